@@ -1,0 +1,38 @@
+"""`glass`: finds the command, and turns errors into one clear message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from cyclopts import App
+
+from glassformer import __version__
+from glassformer.errors import GlassformerError
+
+app = App(
+    name="glass",
+    version=__version__,
+    help="The Transformer, whole and in plain sight: train it on your text pairs, see through it, serve it.",
+)
+
+# Commands are named here and loaded when they are called, so that `glass --help` imports no torch.
+for command in ("demo", "config"):
+    app.command(f"glassformer.cli.{command}:{command}", name=command)
+
+
+def main() -> None:
+    """Run the command line; never show a traceback for an error that we understand."""
+    try:
+        app()
+        sys.stdout.flush()
+    except GlassformerError as error:
+        print(f"glass: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("glass: stopped by you", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader (head, less) has gone: that is not an error. Keep Python from writing to it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

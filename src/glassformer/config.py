@@ -1,0 +1,422 @@
+"""Every setting there is: frozen dataclasses, documented where they are declared. No torch here.
+
+A `Recipe` is what a person writes to train a model; a `BundleConfig` is what a finished model carries with
+it. Both are TOML files, read and written by `glassformer.settings`. Modules never see these classes: only
+builders do, and they hand on plain values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+TokenizerKind = Literal["bpe", "unigram", "characters", "symbols"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The shape of the network. The defaults are the paper's base model."""
+
+    encoder_layers: int = 6
+    """layers in the encoder"""
+    decoder_layers: int = 6
+    """layers in the decoder"""
+    width: int = 512
+    """d_model: numbers that stand for one token"""
+    feed_forward: int = 2048
+    """d_ff: inner width of the feed-forward layers (Eq. 2)"""
+    heads: int = 8
+    """attention heads in every layer"""
+    key_value_heads: int = 0
+    """heads that share keys and values (grouped-query attention); 0 means one for each head"""
+    head_width: int = 0
+    """d_k: width of a head's queries and keys; 0 means width / heads"""
+    value_width: int = 0
+    """d_v: width of a head's values; 0 means the same as head_width"""
+    norm: Literal["post", "pre"] = "post"
+    """where the normalisation stands: after the residual sum as in the paper, or before each sub-layer"""
+    norm_kind: Literal["layer", "rms"] = "layer"
+    """LayerNorm, or RMSNorm (no mean, no bias)"""
+    activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
+    """the non-linearity inside the feed-forward layers"""
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = "sinusoidal"
+    """how the model knows the order of the tokens"""
+    score: Literal["scaled_dot", "additive", "bilinear", "projected"] = "scaled_dot"
+    """how attention measures how alike a query and a key are"""
+    scale: Literal["sqrt", "init"] = "sqrt"
+    """divide scores by √d_k, or leave them and make the initial queries √d_k times smaller (T5's way)"""
+    query_key_norm: bool = False
+    """normalise queries and keys of each head before they meet"""
+    tied: Literal["all", "output", "none"] = "all"
+    """which embeddings are one matrix: source, target and output; target and output; or none"""
+    attention_bias: bool = True
+    """biases in the four projections of attention"""
+    output_bias: bool = False
+    """a bias on the final logits"""
+    scale_embeddings: bool = True
+    """multiply embeddings by √width (section 3.4 of the paper)"""
+    dropout: float = 0.1
+    """on the output of every sub-layer and on the sum of embeddings and positions"""
+    attention_dropout: float = 0.1
+    """on the attention weights"""
+    activation_dropout: float = 0.0
+    """inside the feed-forward layers (the paper has none)"""
+    max_length: int = 1024
+    """the longest sentence the model is asked to take, in tokens; learned positions end there"""
+
+    def problems(self) -> list[str]:
+        found = []
+        for key in ("encoder_layers", "decoder_layers", "width", "feed_forward", "heads", "max_length"):
+            if getattr(self, key) < 1:
+                found.append(f"{key} = {getattr(self, key)} must be at least 1")
+        for key in ("key_value_heads", "head_width", "value_width"):
+            if getattr(self, key) < 0:
+                found.append(f"{key} = {getattr(self, key)} must not be negative; 0 takes the default")
+        for key in ("dropout", "attention_dropout", "activation_dropout"):
+            if not 0 <= getattr(self, key) < 1:
+                found.append(f"{key} = {getattr(self, key)} must be from 0 up to, not including, 1")
+        return found or self._senseless()
+
+    def _senseless(self) -> list[str]:
+        """Combinations whose parts contradict each other; every single value is fine by itself."""
+        found = []
+        if not self.head_width and self.width % self.heads:
+            divisors = [h for h in range(1, self.width + 1) if self.width % h == 0]
+            nearest = min(divisors, key=lambda h: abs(h - self.heads))
+            found.append(
+                f"width ({self.width}) must be divisible by heads ({self.heads}); "
+                f"try heads = {nearest}, or set head_width"
+            )
+        if self.key_value_heads and self.heads % self.key_value_heads:
+            found.append(f"heads ({self.heads}) must be a multiple of key_value_heads ({self.key_value_heads})")
+        if self.positions == "sinusoidal" and self.width % 2:
+            found.append(f"width ({self.width}) must be even for sinusoidal positions: sines and cosines pair up")
+        if self.positions == "rotary":
+            if self.score != "scaled_dot":
+                found.append(
+                    f"positions = 'rotary' needs score = 'scaled_dot', not '{self.score}': "
+                    "turning queries and keys encodes distance only in their dot product"
+                )
+            head_width = self.head_width or self.width // self.heads
+            if head_width % 2:
+                found.append(f"positions = 'rotary' turns pairs of numbers: head_width ({head_width}) must be even")
+        if self.scale == "init" and self.score == "additive":
+            found.append("scale = 'init' has no meaning for score = 'additive': its tanh bounds the scores already")
+        if self.scale == "init" and self.query_key_norm:
+            found.append("scale = 'init' is undone by query_key_norm = true: use scale = 'sqrt'")
+        return found
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {"encoder_layers": 4, "decoder_layers": 4, "width": 128, "feed_forward": 256, "heads": 4},
+    "small": {"encoder_layers": 3, "decoder_layers": 3, "width": 256, "feed_forward": 1024, "heads": 4},
+    "base": {"encoder_layers": 6, "decoder_layers": 6, "width": 512, "feed_forward": 2048, "heads": 8},
+    "big": {"encoder_layers": 6, "decoder_layers": 6, "width": 1024, "feed_forward": 4096, "heads": 16},
+}
+"""`model.preset = "tiny"` in a recipe stands for these keys; keys written beside it win."""
+
+
+@dataclass(frozen=True)
+class VocabularyConfig:
+    """The token ids that mean something. They are data: other programs' models bring their own."""
+
+    source_size: int = 0
+    """entries of the source vocabulary, the padding included"""
+    target_size: int = 0
+    """entries of the target vocabulary, the padding included"""
+    shared: bool = True
+    """source and target are one vocabulary"""
+    eos: int = 0
+    """end of sentence, in both vocabularies"""
+    unk: int = 1
+    """a piece that is not in the vocabulary"""
+    source_pad: int = 0
+    """fills up short sources; the last entry of the vocabulary"""
+    target_pad: int = 0
+    """fills up short targets; the last entry of the vocabulary; never predicted"""
+    start: int = 0
+    """what the decoder reads first; the target's padding, whose embedding is zero"""
+
+    def problems(self) -> list[str]:
+        found = []
+        for key in ("source_size", "target_size"):
+            if getattr(self, key) < 3:
+                found.append(f"{key} = {getattr(self, key)} is too small: end, unknown and padding take three")
+        if self.shared and self.source_size != self.target_size:
+            found.append(f"shared = true, but source_size {self.source_size} ≠ target_size {self.target_size}")
+        for key, size in (
+            ("eos", min(self.source_size, self.target_size)),
+            ("unk", min(self.source_size, self.target_size)),
+            ("source_pad", self.source_size),
+            ("target_pad", self.target_size),
+            ("start", self.target_size),
+        ):
+            if not 0 <= getattr(self, key) < size:
+                found.append(f"{key} = {getattr(self, key)} is outside the vocabulary of {size}")
+        return found
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """How text becomes tokens."""
+
+    kind: TokenizerKind = "bpe"
+    """SentencePiece bpe or unigram; characters; symbols: whatever white space separates (phones)"""
+    source_kind: Literal["same", "bpe", "unigram", "characters", "symbols"] = "same"
+    """another kind for the source side"""
+    target_kind: Literal["same", "bpe", "unigram", "characters", "symbols"] = "same"
+    """another kind for the target side"""
+    joint: bool = True
+    """one vocabulary for both sides"""
+    size: int = 8000
+    """pieces to learn, at most (bpe and unigram)"""
+    character_coverage: float = 1.0
+    """share of characters that get a piece of their own; the rest is spelled in bytes"""
+    normalisation: Literal["identity", "nfkc", "nfkc_cf", "nmt_nfkc", "nmt_nfkc_cf"] = "identity"
+    """what SentencePiece does to text first; identity keeps full-width punctuation apart"""
+
+    def problems(self) -> list[str]:
+        found = []
+        if self.size < 16:
+            found.append(f"size = {self.size} must be at least 16")
+        if not 0.9 <= self.character_coverage <= 1:
+            found.append(f"character_coverage = {self.character_coverage} must be from 0.9 to 1")
+        if self.joint and self.kind_of("source") != self.kind_of("target"):
+            found.append(
+                f"joint = true, but the source is {self.kind_of('source')} and the target is "
+                f"{self.kind_of('target')}; set joint = false"
+            )
+        return found
+
+    def kind_of(self, side: Literal["source", "target"]) -> TokenizerKind:
+        own = self.source_kind if side == "source" else self.target_kind
+        return self.kind if own == "same" else own
+
+
+@dataclass(frozen=True)
+class CorpusConfig:
+    """Where text pairs come from: two plain files, or one file of pairs, or a named corpus."""
+
+    source: str = ""
+    """file of source lines (plain, or .gz)"""
+    target: str = ""
+    """file of target lines, as many"""
+    pairs: str = ""
+    """one .tsv or .jsonl file (or .gz of it) that holds both sides"""
+    name: str = ""
+    """a named corpus instead of files: see `glass data list`"""
+    source_field: str = "0"
+    """column number (.tsv, from 0) or key (.jsonl) of the source"""
+    target_field: str = "1"
+    """column number or key of the target"""
+    weight: float = 1.0
+    """how often an epoch goes through this corpus: 2 means twice, 0.5 means half of it"""
+
+    def problems(self) -> list[str]:
+        found = []
+        given = [key for key in ("source", "pairs", "name") if getattr(self, key)]
+        if len(given) > 1:
+            found.append(f"{' and '.join(given)} exclude each other: two files, or one of pairs, or a name")
+        if bool(self.source) != bool(self.target):
+            found.append("source and target belong together: one of the two files is missing")
+        if self.weight <= 0:
+            found.append(f"weight = {self.weight} must be above 0")
+        return found
+
+    @property
+    def given(self) -> bool:
+        return bool(self.source or self.pairs or self.name)
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which text, in which languages, and what is cleaned away."""
+
+    source_language: str = ""
+    """language code of the source (en, zh, …); says how to split and to score text"""
+    target_language: str = ""
+    """language code of the target"""
+    corpora: tuple[CorpusConfig, ...] = ()
+    """what to train on"""
+    valid: CorpusConfig = field(default_factory=CorpusConfig)
+    """what to validate on; left out, a part of the training text is held out"""
+    hold_out: int = 1000
+    """pairs held out for validation when none are given (at most a tenth of the corpus)"""
+    errors: Literal["strict", "replace"] = "strict"
+    """bytes that are not UTF-8: stop and say where, or put U+FFFD in their place"""
+    drop_empty: bool = True
+    """leave out pairs with an empty side"""
+    drop_identical: bool = False
+    """leave out pairs whose sides are the same"""
+    drop_duplicates: bool = True
+    """leave out pairs seen before"""
+    max_characters: int = 4000
+    """leave out pairs with a longer side; 0 keeps all"""
+    max_ratio: float = 9.0
+    """leave out pairs with one side this many times longer, in characters (short ones excepted); 0 keeps all"""
+    max_tokens: int = 256
+    """leave out pairs with more tokens on a side; 0 keeps all"""
+    truncate: bool = False
+    """cut long sides at max_tokens instead of leaving the pair out"""
+
+    def problems(self) -> list[str]:
+        found = []
+        for key in ("hold_out", "max_characters", "max_ratio", "max_tokens"):
+            if getattr(self, key) < 0:
+                found.append(f"{key} = {getattr(self, key)} must not be negative")
+        if self.truncate and not self.max_tokens:
+            found.append("truncate = true needs max_tokens above 0")
+        return found
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The loop: how long, how fast, how careful."""
+
+    seed: int = 1
+    """decides initial weights, order of the data, dropout: the same seed gives the same run"""
+    batch_tokens: int = 2048
+    """target tokens in one batch, padding included"""
+    accumulate: int = 1
+    """batches whose gradients add up to one update"""
+    max_steps: int = 0
+    """updates; 0 leaves it to the other limits"""
+    max_epochs: int = 0
+    """passes over the data; 0 leaves it to the other limits"""
+    max_minutes: float = 0.0
+    """minutes of training, over all resumptions; 0 leaves it to the other limits"""
+    learning_rate: float = 0.002
+    """the peak of the schedule (for noam: a factor on Eq. 3)"""
+    schedule: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
+    """how the rate falls after the warm-up"""
+    warmup: int = 400
+    """updates until the rate is at its peak"""
+    final_rate: float = 0.0
+    """share of the peak that cosine and linear end at"""
+    beta1: float = 0.9
+    """Adam's memory of the gradient"""
+    beta2: float = 0.98
+    """Adam's memory of its square"""
+    epsilon: float = 1e-9
+    """Adam's guard against division by zero"""
+    weight_decay: float = 0.0
+    """decoupled decay (AdamW), on matrices only"""
+    clip: float = 1.0
+    """longest gradient allowed; 0 lets all through"""
+    label_smoothing: float = 0.1
+    """share of the target spread over the vocabulary (section 5.4 of the paper)"""
+    bpe_dropout: float = 0.0
+    """chance that a merge is skipped when training text is tokenised"""
+    r_drop: float = 0.0
+    """weight of the divergence between two dropout passes of the same batch; 0 means one pass"""
+    ema: int = 0
+    """updates over which an exponential mean of the weights reaches back; 0 means none"""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 where the device has it, else float32"""
+    validate_every: int = 500
+    """updates between two validations and checkpoints"""
+    validate_minutes: float = 0.0
+    """minutes between two validations instead"""
+    validate_bleu: int = 200
+    """sentences translated for BLEU at a validation; 0 for none"""
+    samples: int = 3
+    """translations shown at a validation"""
+    keep_last: int = 2
+    """checkpoints kept, the newest ones"""
+    average: int = 1
+    """checkpoints averaged into the finished model: the best ones, or the last ones with average_last"""
+    average_last: bool = False
+    """average the last checkpoints, not the best ones"""
+    patience: int = 0
+    """validations without improvement before training stops; 0 never stops"""
+    stop_on: Literal["loss", "bleu"] = "loss"
+    """what counts as improvement, and as best"""
+    start_from: str = ""
+    """a bundle to fine-tune"""
+    max_bad_steps: int = 20
+    """updates in a row with a loss that is not a number before training gives up"""
+    threads: int = 0
+    """processor threads; 0 means one for each core"""
+
+    def problems(self) -> list[str]:
+        found = []
+        for key in ("batch_tokens", "accumulate", "warmup", "validate_every", "keep_last", "average", "max_bad_steps"):
+            if getattr(self, key) < 1:
+                found.append(f"{key} = {getattr(self, key)} must be at least 1")
+        for key in ("max_steps", "max_epochs", "max_minutes", "clip", "weight_decay", "ema", "r_drop", "patience"):
+            if getattr(self, key) < 0:
+                found.append(f"{key} = {getattr(self, key)} must not be negative; 0 switches it off")
+        for key in ("label_smoothing", "bpe_dropout", "beta1", "beta2", "final_rate"):
+            if not 0 <= getattr(self, key) < 1:
+                found.append(f"{key} = {getattr(self, key)} must be from 0 up to, not including, 1")
+        if self.learning_rate <= 0:
+            found.append(f"learning_rate = {self.learning_rate} must be above 0")
+        if self.schedule in ("cosine", "linear") and not (self.max_steps or self.max_epochs or self.max_minutes):
+            found.append(f"schedule = '{self.schedule}' must know the end: set max_steps, max_epochs or max_minutes")
+        return found
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """How a translation is looked for; the defaults that a bundle carries."""
+
+    beams: int = 4
+    """hypotheses kept at each step; 1 is greedy search"""
+    penalty: Literal["length", "wu"] = "length"
+    """score = log p / length^α, or log p / ((5 + length) / 6)^α (Wu et al. 2016)"""
+    length_penalty: float = 1.0
+    """α of the penalty; 0 compares plain log-probabilities"""
+    stop: Literal["beam_finished", "exact"] = "beam_finished"
+    """stop when a beam's worth of hypotheses has ended, or only when no better one can come"""
+    min_length: int = 0
+    """fewest tokens of an output"""
+    max_length: int = 0
+    """most tokens of an output; 0 means 2 × source + 32"""
+    no_repeat_ngram: int = 0
+    """never say the same n tokens twice; 0 allows it"""
+
+    def problems(self) -> list[str]:
+        found = []
+        if self.beams < 1:
+            found.append(f"beams = {self.beams} must be at least 1")
+        for key in ("length_penalty", "min_length", "max_length", "no_repeat_ngram"):
+            if getattr(self, key) < 0:
+                found.append(f"{key} = {getattr(self, key)} must not be negative")
+        if self.max_length and self.min_length > self.max_length:
+            found.append(f"min_length = {self.min_length} is above max_length = {self.max_length}")
+        return found
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that makes a training run: the file that `glass train recipe.toml` reads."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+
+    def problems(self) -> list[str]:
+        return []
+
+
+@dataclass(frozen=True)
+class BundleConfig:
+    """What a finished model says about itself: `config.toml` in its directory."""
+
+    format: int = 1
+    """version of the bundle's layout"""
+    source_language: str = ""
+    """language code of what goes in"""
+    target_language: str = ""
+    """language code of what comes out"""
+    vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+
+    def problems(self) -> list[str]:
+        if self.format != 1:
+            return [f"format = {self.format}, but this version of glassformer reads format 1: upgrade glassformer"]
+        return []

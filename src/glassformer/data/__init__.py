@@ -1,0 +1,1 @@
+"""From tokens to batches: the memory-mapped store and the order of training."""

@@ -1,0 +1,1 @@
+"""Borders: one small file for each foreign format; every conversion proves itself."""

@@ -1,0 +1,1 @@
+"""The Transformer: from token ids to the distribution of the next token."""

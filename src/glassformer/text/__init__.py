@@ -1,0 +1,1 @@
+"""From bytes to tokens: lines, tokenizers, corpora."""
