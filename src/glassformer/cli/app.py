@@ -17,8 +17,12 @@ app = App(
 )
 
 # Commands are named here and loaded when they are called, so that `glass --help` imports no torch.
-for command in ("demo", "config"):
-    app.command(f"glassformer.cli.{command}:{command}", name=command)
+COMMANDS = {
+    "demo": "Train a small model here and now, and translate with it.",
+    "config": "Print every setting of a recipe with its meaning.",
+}
+for command, summary in COMMANDS.items():
+    app.command(f"glassformer.cli.{command}:{command}", name=command, help=summary)
 
 
 def main() -> None:
