@@ -1,0 +1,189 @@
+"""A bundle: one directory that a person can copy, with everything that turns text into text.
+
+    config.toml         languages, special ids, the shape of the network, how to search (BundleConfig)
+    tokenizer.spm …     one tokenizer file, or one for each side
+    model.safetensors   the weights; a matrix that is tied stands there once
+    README.md           the model card: data, licence, metrics
+
+Nothing in it can run code: weights are read by `glassformer.weights`, and a pickle is refused.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from glassformer import settings
+from glassformer.config import BundleConfig, VocabularyConfig
+from glassformer.errors import BundleError
+from glassformer.model.build import build_model
+from glassformer.model.transformer import Transformer
+from glassformer.text.tokenizer import TokenizerPair
+from glassformer.weights import (
+    atomic_directory,
+    looks_like_pickle,
+    pickle_refused,
+    read_header,
+    read_safetensors,
+    write_safetensors,
+)
+
+__all__ = ["Bundle", "find", "load_weights", "read_safetensors", "shipped", "weights_of", "write_safetensors"]
+
+CONFIG, WEIGHTS, CARD = "config.toml", "model.safetensors", "README.md"
+
+
+@dataclass
+class Bundle:
+    """A model with what it needs to be used: `Bundle.load("my-model")`, `bundle.save("copy")`."""
+
+    config: BundleConfig
+    tokenizers: TokenizerPair
+    model: Transformer
+    card: str = ""
+    path: Path | None = None
+
+    @classmethod
+    def load(
+        cls, path: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
+    ) -> Bundle:
+        """Read and check a bundle; weights become `dtype` (or float32), whatever they are stored in."""
+        path = find(path)
+        config = settings.read(BundleConfig, path / CONFIG)
+        tokenizers = TokenizerPair.load(path)
+        _check_vocabulary(path, config.vocabulary, tokenizers)
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # the initial weights are thrown away: leave the caller's dice alone
+            model = build_model(config.model, config.vocabulary)
+        load_weights(model, path / WEIGHTS, config.vocabulary)
+        model.to(device=device, dtype=dtype or torch.float32).eval()
+        card = path / CARD
+        return cls(config, tokenizers, model, card.read_text("utf-8") if card.is_file() else "", path)
+
+    def save(self, path: str | Path, dtype: torch.dtype | None = None) -> Path:
+        """Write the bundle under `path`, all of it or nothing; `dtype=torch.float16` halves the file."""
+        path = Path(path)
+        if path.exists() and not _may_replace(path):
+            raise BundleError(f"{path} exists and is not a bundle: it is left as it is; choose another name")
+        with atomic_directory(path) as temporary:
+            self.write(temporary, dtype)
+        self.path = path
+        return path
+
+    def write(self, directory: Path, dtype: torch.dtype | None = None) -> None:
+        """Write the files into an existing directory; a checkpoint adds its own. `save` is the safe way."""
+        (directory / CONFIG).write_text(settings.dumps(self.config), "utf-8")
+        self.tokenizers.save(directory)
+        (directory / CARD).write_text(self.card, "utf-8")
+        weights = weights_of(self.model)
+        if dtype is not None:
+            weights = {name: w.to(dtype) if w.is_floating_point() else w for name, w in weights.items()}
+        write_safetensors(directory / WEIGHTS, weights)
+
+
+def shipped() -> dict[str, Path]:
+    """The bundles inside the package, by name."""
+    folder = Path(__file__).parent / "bundles"
+    return {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{CONFIG}"))}
+
+
+def find(path_or_name: str | Path) -> Path:
+    """The directory of a bundle: a path, or the name of one that came with the package."""
+    path = Path(path_or_name)
+    if path.is_file():
+        if looks_like_pickle(path):
+            raise BundleError(pickle_refused(path))
+        raise BundleError(f"{path} is a file; a bundle is a directory with {CONFIG} and {WEIGHTS}")
+    if not path.is_dir():
+        inside = shipped()
+        if str(path_or_name) in inside:
+            return inside[str(path_or_name)]
+        offer = f"; the package brings {', '.join(inside)}" if inside else ""
+        raise BundleError(f"{path}: there is no such bundle{offer}")
+    missing = [name for name in (CONFIG, WEIGHTS) if not (path / name).is_file()]
+    if missing:
+        pickles = sorted(
+            other.name for other in path.iterdir() if other.suffix in {".pt", ".pth", ".bin", ".pkl"}
+        )
+        hint = f". {pickles[0]} is not read: loading a pickle runs the code inside it" if pickles else ""
+        raise BundleError(f"{path} is not a bundle: {' and '.join(missing)} missing{hint}")
+    return path
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter and stored buffer once, under its first name, however many layers share it."""
+    found: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            found[name] = tensor.detach()
+    return found
+
+
+def load_weights(model: nn.Module, path: Path, vocabulary: VocabularyConfig | None = None) -> None:
+    """Copy a weight file into `model`; names and shapes are compared before a single weight is read."""
+    expected = weights_of(model)
+    check_names(path, {name: tuple(tensor.shape) for name, tensor in expected.items()}, vocabulary)
+    tensors = read_safetensors(path)
+    broken = [name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())]
+    if broken:
+        warnings.warn(f"{path}: weights that are not finite numbers: {_some(broken)}", stacklevel=3)
+    with torch.no_grad():
+        for name, tensor in expected.items():
+            tensor.copy_(tensors[name])
+
+
+def check_names(
+    path: Path, expected: Mapping[str, tuple[int, ...]], vocabulary: VocabularyConfig | None = None
+) -> None:
+    """Raise one BundleError that lists every missing, superfluous and misshapen weight."""
+    stored = {name: entry.shape for name, entry in read_header(path).entries.items()}
+    reasons = []
+    missing = [name for name in expected if name not in stored]
+    extra = [name for name in stored if name not in expected]
+    if missing:
+        reasons.append(f"missing: {', '.join(missing)}")
+    if extra:
+        reasons.append(f"not part of the model: {', '.join(extra)}")
+    sizes = {vocabulary.source_size, vocabulary.target_size} if vocabulary else set()
+    for name, shape in expected.items():
+        if name not in stored or stored[name] == shape:
+            continue
+        reason = f"{name} is {_shape(stored[name])}, the model needs {_shape(shape)}"
+        if shape and shape[0] in sizes and len(stored[name]) == len(shape) and stored[name][1:] == shape[1:]:
+            reason += f": weights have {stored[name][0]} entries, the vocabulary {shape[0]}"
+        reasons.append(reason)
+    if reasons:
+        raise BundleError(f"{path} does not fit its configuration\n" + "\n".join(f"  - {r}" for r in reasons))
+
+
+def _check_vocabulary(path: Path, vocabulary: VocabularyConfig, tokenizers: TokenizerPair) -> None:
+    for side, said, has in (
+        ("source", vocabulary.source_size, tokenizers.source.size),
+        ("target", vocabulary.target_size, tokenizers.target.size),
+    ):
+        if said != has:
+            raise BundleError(
+                f"{path}: weights have {said} entries, the vocabulary {has} ({side} side): "
+                "the tokenizer is not the one that this model was trained with"
+            )
+
+
+def _may_replace(path: Path) -> bool:
+    return path.is_dir() and ((path / CONFIG).is_file() or not any(path.iterdir()))
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "a single number"
+
+
+def _some(names: list[str], most: int = 8) -> str:
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
