@@ -2,8 +2,8 @@
 
 For 2,048 target tokens and 10,000 pieces the logits are 82 MB, and their gradient as much again: touching
 that memory costs more than the arithmetic. Here a few hundred rows at a time go through one small buffer, and
-because the gradient of a cross-entropy is known the moment its value is (softmax minus target), both gradients
-are finished in the forward pass; backward only hands them over.
+because the gradient of a cross-entropy is known the moment its value is (softmax minus target), both
+gradients are finished in the forward pass; backward only hands them over.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _ChunkedLoss(torch.autograd.Function):
                 logits_CV[:, excluded] = -torch.inf
             right_C1, highest_C = logits_CV.gather(1, y_C1), logits_CV.amax(1)
             probs_CV = torch.softmax(logits_CV, 1, out=logits_CV)
-            # log Σ exp, from the likeliest entry: its p = exp(logit − lse) is at least 1/V, safe to take a log of.
+            # log Σ exp, from the likeliest entry: p = exp(logit − lse) ≥ 1/V there, safe for a log.
             lse_C = highest_C - probs_CV.amax(1).log()
             mean_logit_C = (x_CD @ weight_sum_D + bias_sum) / classes
             nll_C = lse_C - right_C1[:, 0]
@@ -109,7 +109,7 @@ class _Gradients:
             self.of_bias_V += difference_CV.sum(0)
 
     def finish(self, share: float, weight_sum_D: Tensor, excluded: int | None) -> None:
-        """Subtract the smoothing's share: the same for every row and class, so one vector, not N × V numbers."""
+        """Subtract the smoothing's share: equal for all rows and classes, so one vector, not N × V numbers."""
         if share:
             self.of_states_ND -= share * weight_sum_D
             self.of_weight_VD -= share * self.states_ND.sum(0)
