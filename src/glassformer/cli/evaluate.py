@@ -1,0 +1,173 @@
+"""`glass evaluate`: score translations, with intervals, and test one system against another."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from glassformer.errors import DataError, RequestError
+
+SEVERAL = Parameter(consume_multiple=True, negative=())
+
+if TYPE_CHECKING:
+    from glassformer.evaluate import Report
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class What:
+    """The files, or the model."""
+
+    reference: Annotated[list[Path], SEVERAL]
+    """what counts as right, a sentence a line; give several files, and any of their lines may match"""
+    hypotheses: Path | None = None
+    """translations to score"""
+    against: Path | None = None
+    """translations of a second system, tested against the first on the same sentences"""
+    model: str = ""
+    """a bundle that translates --source first"""
+    source: Path | None = None
+    """what the model translates"""
+    beams: int | None = None
+    """beam size of the model's search"""
+    length_penalty: float | None = None
+    """length penalty of the model's search"""
+    alternatives: str = ""
+    r"""what separates several right answers in one line of the reference, such as \t"""
+    errors: Literal["strict", "replace"] = "strict"
+    """bytes that are not UTF-8: stop and say where, or put U+FFFD in their place"""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """The metrics and the output."""
+
+    metric: Annotated[list[str], SEVERAL] = field(default_factory=list)
+    """bleu, chrf, chrf++, ter, exact, token_error, phone_error, word_error, character_error, line_error;
+    several may be given (default: bleu, chrf, ter)"""
+    language: str = ""
+    """code of the target language; decides how BLEU splits text (a model knows its own)"""
+    tokenize: str = ""
+    """BLEU's tokenizer instead (13a, intl, zh, char, …); none for text that is tokenised already"""
+    lowercase: Annotated[bool, Parameter(negative=())] = False
+    """ignore upper and lower case"""
+    bootstrap: int = 1000
+    """resamples for the intervals and the test; 0 for none"""
+    seed: int = 12345
+    """of the resamples"""
+    sentences: Path | None = None
+    """save each sentence with its scores: a .tsv or .jsonl file"""
+    translations: Path | None = None
+    """save what the model translated"""
+    json: Annotated[bool, Parameter(negative=())] = False
+    """print JSON for scripts"""
+
+
+def evaluate(what: What, how: How = How()) -> None:  # noqa: B008 - frozen
+    """Score --hypotheses, or what --model makes of --source, against --reference."""
+    from glassformer import evaluate as scoring
+    from glassformer.text.lines import read_lines, write_lines
+
+    if bool(what.model) == (what.hypotheses is not None):
+        raise RequestError("give either --hypotheses FILE to score, or --model DIR with --source FILE")
+    if how.sentences is not None:
+        scoring.check_sentence_file(how.sentences)  # before the work, not after it
+    if what.hypotheses is not None:
+        said, language, name = list(read_lines(what.hypotheses, what.errors)), "", str(what.hypotheses)
+    else:
+        said, language, name = _translate(what)
+        if how.translations is not None:
+            write_lines(how.translations, said)
+    report = scoring.evaluate(
+        said,
+        _references(what),
+        metrics=how.metric or scoring.DEFAULT_METRICS,
+        target_language=how.language or language,
+        tokenize=how.tokenize,
+        lowercase=how.lowercase,
+        against=None if what.against is None else list(read_lines(what.against, what.errors)),
+        bootstrap=how.bootstrap,
+        seed=how.seed,
+        names=(name, str(what.reference[0]), str(what.against)),
+    )
+    if how.sentences is not None:
+        report.save(how.sentences)
+    _show(report, how.json)
+
+
+def _translate(what: What) -> tuple[list[str], str, str]:
+    """The model's translations, its target language, and what to call them."""
+    if what.source is None:
+        raise RequestError("--model needs --source FILE: what should it translate?")
+    from glassformer.text.lines import read_lines
+    from glassformer.translate import load
+
+    options = {"beams": what.beams, "length_penalty": what.length_penalty}
+    translator = load(what.model)
+    found = translator.translate(
+        list(read_lines(what.source, what.errors)),
+        **{key: value for key, value in options.items() if value is not None},
+    )
+    language = translator.bundle.config.target_language
+    return [one.text for one in found], language, f"the translation of {what.source}"
+
+
+def _references(what: What) -> list[list[str]]:
+    """All that counts as right, sentence by sentence."""
+    from glassformer.text.lines import read_lines
+
+    separator = what.alternatives.replace("\\t", "\t")
+    files = [list(read_lines(path, what.errors)) for path in what.reference]
+    for path, lines in zip(what.reference, files, strict=True):
+        if len(lines) != len(files[0]):
+            raise DataError(
+                f"{what.reference[0]} has {len(files[0])} lines, {path} has {len(lines)}: they must match"
+            )
+    return [
+        [part for line in row for part in (line.split(separator) if separator else [line])]
+        for row in zip(*files, strict=True)
+    ]
+
+
+def _show(report: Report, as_json: bool) -> None:
+    """JSON on request, a table on a terminal, plain lines on a pipe."""
+    if as_json:
+        print(json.dumps(report.to_json(), ensure_ascii=False, indent=2))
+    elif sys.stdout.isatty():
+        _show_tables(report)
+    else:
+        print(report.text())
+
+
+def _show_tables(report: Report) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(title=f"{len(report.sentences)} sentences")
+    for heading in ("metric", "score", "95% interval", "better"):
+        table.add_column(heading, justify="right" if heading in ("score", "95% interval") else "left")
+    for score in report.scores:
+        interval = "" if score.low is None else f"{score.low:.2f} to {score.high:.2f}"
+        direction = "higher" if score.higher_is_better else "lower"
+        table.add_row(score.label, f"{score.value:.2f}", interval, direction)
+    console.print(table)
+    if report.comparisons:
+        test = Table(title="against the other system (paired bootstrap)")
+        for heading in ("metric", "this", "other", "difference", "95% interval", "p"):
+            test.add_column(heading, justify="left" if heading == "metric" else "right")
+        for other in report.comparisons:
+            interval = f"{other.low:+.2f} to {other.high:+.2f}"
+            cells = (f"{other.first:.2f}", f"{other.second:.2f}", f"{other.difference:+.2f}")
+            test.add_row(other.label, *cells, interval, f"{other.p_value:.4f}")
+        console.print(test)
+    for score in report.scores:
+        console.print(f"{score.label}: {score.signature}", markup=False, highlight=False, soft_wrap=True)
+    for note in report.notes:
+        console.print(f"note: {note}", markup=False)
