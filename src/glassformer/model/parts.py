@@ -1,0 +1,88 @@
+"""The smallest parts, used everywhere: linear maps, dropout, RMSNorm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def linear(width: int, out: int, bias: bool = True, gain: float = 1.0) -> nn.Linear:
+    """A linear map with Xavier-uniform weights and zero bias."""
+    return packed_linear(width, [out], bias, [gain])
+
+
+def packed_linear(
+    width: int, outs: Sequence[int], bias: bool = True, gains: Sequence[float] | None = None
+) -> nn.Linear:
+    """Several linear maps that read the same input, kept as one matrix: one large product, not many small.
+
+    Each block of rows is initialised as if it stood alone.
+    """
+    layer = nn.Linear(width, sum(outs), bias)
+    for block, gain in zip(layer.weight.detach().split(list(outs)), gains or [1.0] * len(outs), strict=True):
+        nn.init.xavier_uniform_(block, gain)
+    if bias:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+class Dropout(nn.Module):
+    """Zero each number with probability p and scale up the rest, in training only.
+
+    On a processor, torch draws one random number for each element in turn, which takes longer than the
+    multiplications around it. Here one draw of 64 bits decides four elements (benchmarks/dropout.py). The
+    draws stay independent; p is rounded to a multiple of 1/65536, and the scale follows the rounded value.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    @property
+    def active(self) -> bool:
+        return self.training and self.p > 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.active:
+            return x
+        if x.device.type != "cpu":
+            return F.dropout(x, self.p)
+        return _CpuDropout.apply(x, self.p)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
+class _CpuDropout(torch.autograd.Function):
+    """x · keep / (1 - p), with keep drawn sixteen bits an element."""
+
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor, p: float) -> Tensor:
+        out_of = 1 << 16
+        dropped = round(p * out_of)
+        draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+        # The lanes read as signed numbers: the lowest `dropped` of them fall on zero.
+        keep = (draws.view(torch.int16)[: x.numel()] >= dropped - out_of // 2).view(x.shape)
+        ctx.save_for_backward(keep)
+        ctx.scale = out_of / (out_of - dropped)  # type: ignore[attr-defined]
+        return (x * keep).mul_(ctx.scale)  # type: ignore[attr-defined]
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, *gradients: Tensor) -> tuple[Tensor, None]:
+        (keep,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        return (gradients[0] * keep).mul_(ctx.scale), None  # type: ignore[attr-defined]
+
+
+class RMSNorm(nn.Module):
+    """x / √(mean(x²) + ε), times a learned gain (Zhang & Sennrich 2019): no mean, no bias."""
+
+    def __init__(self, width: int, epsilon: float = 1e-6) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.epsilon = epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, (x.shape[-1],), self.weight, self.epsilon)
