@@ -88,9 +88,13 @@ class ModelConfig:
                 f"try heads = {nearest}, or set head_width"
             )
         if self.key_value_heads and self.heads % self.key_value_heads:
-            found.append(f"heads ({self.heads}) must be a multiple of key_value_heads ({self.key_value_heads})")
+            found.append(
+                f"heads ({self.heads}) must be a multiple of key_value_heads ({self.key_value_heads})"
+            )
         if self.positions == "sinusoidal" and self.width % 2:
-            found.append(f"width ({self.width}) must be even for sinusoidal positions: sines and cosines pair up")
+            found.append(
+                f"width ({self.width}) must be even for sinusoidal positions: sines and cosines pair up"
+            )
         if self.positions == "rotary":
             if self.score != "scaled_dot":
                 found.append(
@@ -99,9 +103,13 @@ class ModelConfig:
                 )
             head_width = self.head_width or self.width // self.heads
             if head_width % 2:
-                found.append(f"positions = 'rotary' turns pairs of numbers: head_width ({head_width}) must be even")
+                found.append(
+                    f"positions = 'rotary' turns pairs of numbers: head_width ({head_width}) must be even"
+                )
         if self.scale == "init" and self.score == "additive":
-            found.append("scale = 'init' has no meaning for score = 'additive': its tanh bounds the scores already")
+            found.append(
+                "scale = 'init' has no meaning for score = 'additive': its tanh bounds the scores already"
+            )
         if self.scale == "init" and self.query_key_norm:
             found.append("scale = 'init' is undone by query_key_norm = true: use scale = 'sqrt'")
         return found
@@ -141,9 +149,13 @@ class VocabularyConfig:
         found = []
         for key in ("source_size", "target_size"):
             if getattr(self, key) < 3:
-                found.append(f"{key} = {getattr(self, key)} is too small: end, unknown and padding take three")
+                found.append(
+                    f"{key} = {getattr(self, key)} is too small: end, unknown and padding take three"
+                )
         if self.shared and self.source_size != self.target_size:
-            found.append(f"shared = true, but source_size {self.source_size} ≠ target_size {self.target_size}")
+            found.append(
+                f"shared = true, but source_size {self.source_size} ≠ target_size {self.target_size}"
+            )
         for key, size in (
             ("eos", min(self.source_size, self.target_size)),
             ("unk", min(self.source_size, self.target_size)),
@@ -340,10 +352,27 @@ class TrainConfig:
 
     def problems(self) -> list[str]:
         found = []
-        for key in ("batch_tokens", "accumulate", "warmup", "validate_every", "keep_last", "average", "max_bad_steps"):
+        for key in (
+            "batch_tokens",
+            "accumulate",
+            "warmup",
+            "validate_every",
+            "keep_last",
+            "average",
+            "max_bad_steps",
+        ):
             if getattr(self, key) < 1:
                 found.append(f"{key} = {getattr(self, key)} must be at least 1")
-        for key in ("max_steps", "max_epochs", "max_minutes", "clip", "weight_decay", "ema", "r_drop", "patience"):
+        for key in (
+            "max_steps",
+            "max_epochs",
+            "max_minutes",
+            "clip",
+            "weight_decay",
+            "ema",
+            "r_drop",
+            "patience",
+        ):
             if getattr(self, key) < 0:
                 found.append(f"{key} = {getattr(self, key)} must not be negative; 0 switches it off")
         for key in ("label_smoothing", "bpe_dropout", "beta1", "beta2", "final_rate"):
@@ -351,8 +380,12 @@ class TrainConfig:
                 found.append(f"{key} = {getattr(self, key)} must be from 0 up to, not including, 1")
         if self.learning_rate <= 0:
             found.append(f"learning_rate = {self.learning_rate} must be above 0")
-        if self.schedule in ("cosine", "linear") and not (self.max_steps or self.max_epochs or self.max_minutes):
-            found.append(f"schedule = '{self.schedule}' must know the end: set max_steps, max_epochs or max_minutes")
+        if self.schedule in ("cosine", "linear") and not (
+            self.max_steps or self.max_epochs or self.max_minutes
+        ):
+            found.append(
+                f"schedule = '{self.schedule}' must know the end: set max_steps, max_epochs or max_minutes"
+            )
         return found
 
 
@@ -418,5 +451,7 @@ class BundleConfig:
 
     def problems(self) -> list[str]:
         if self.format != 1:
-            return [f"format = {self.format}, but this version of glassformer reads format 1: upgrade glassformer"]
+            return [
+                f"format = {self.format}, but this version of glassformer reads format 1: upgrade glassformer"
+            ]
         return []

@@ -115,7 +115,9 @@ def _describe(cls: type, default: Any, prefix: str, lines: list[str]) -> None:
         if dataclasses.is_dataclass(value):
             nested.append((item.name, value))
             continue
-        choices = f" ({' | '.join(get_args(hints[item.name]))})" if get_origin(hints[item.name]) is Literal else ""
+        choices = (
+            f" ({' | '.join(get_args(hints[item.name]))})" if get_origin(hints[item.name]) is Literal else ""
+        )
         shown = "[]" if value == () else tomli_w.dumps({item.name: value}).split("=", 1)[1].strip()
         lines.append(f"# {docs.get(item.name, '')}{choices}")
         lines.append(f"{item.name} = {shown}")
@@ -193,12 +195,16 @@ def _convert(hint: Any, value: Any, key: str, found: list[str]) -> Any:
     if get_origin(hint) is Literal:
         choices = get_args(hint)
         if value not in choices:
-            found.append(f"{key} = {value!r}: choose {' | '.join(map(str, choices))}{_nearest(str(value), choices)}")
+            found.append(
+                f"{key} = {value!r}: choose {' | '.join(map(str, choices))}{_nearest(str(value), choices)}"
+            )
         return value
     if hint is float and type(value) is int:
         return float(value)
     if type(value) is not hint or (hint is float and not math.isfinite(value)):
-        wanted = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}[hint]
+        wanted = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}[
+            hint
+        ]
         found.append(f"{key} = {value!r} must be {wanted}")
     return value
 

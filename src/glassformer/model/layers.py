@@ -73,7 +73,7 @@ RESIDUALS: dict[str, type[PostNorm] | type[PreNorm]] = {"post": PostNorm, "pre":
 
 
 class Embedding(nn.Module):
-    """Token ids → vectors that know their place: E[id] · √d_model + PE, then dropout (sections 3.4, 3.5, 5.4).
+    """Token ids → vectors that know their place: E[id]·√d_model + PE, then dropout (3.4, 3.5, 5.4).
 
     The row of the padding is zero and stays zero: it is what the decoder reads first.
     """

@@ -33,7 +33,7 @@ class Score(nn.Module):
 
 
 class ScaledDot(Score):
-    """q·k / √d_k: without the division, long dot products push the softmax where its gradient dies (3.2.1)."""
+    """q·k / √d_k. Without the division, long dot products push the softmax to where its gradient dies."""
 
     def __init__(self, head_width: int, scale: Scale = "sqrt") -> None:
         super().__init__()

@@ -32,9 +32,12 @@ class EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """N layers; with norms before the sub-layers, one more norm at the end."""
 
+    layers: Sequence[EncoderLayer]
+
     def __init__(self, layers: Sequence[EncoderLayer], final_norm: nn.Module, place: str = "encoder") -> None:
         super().__init__()
-        self.layers, self.final_norm, self.place = nn.ModuleList(layers), final_norm, place
+        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
+        self.final_norm, self.place = final_norm, place
 
     def forward(self, x_BSD: Tensor, may_attend: Tensor | None, *, causal: bool = False) -> Tensor:
         for number, layer in enumerate(self.layers):
@@ -59,7 +62,7 @@ class DecoderLayer(nn.Module):
         self.feed_forward, self.feed_forward_residual = feed_forward, residual()
 
     def forward(self, x_BTD: Tensor, source: CrossCache, may_attend_source: Tensor | None) -> Tensor:
-        """Whole sentences at once. Padding stands on the right, so causality alone hides it from real tokens."""
+        """Whole sentences. Padding stands on the right, so causality alone hides it from real tokens."""
         x_BTD = self.attention_residual(x_BTD, lambda x: self.attention(x, causal=True))
         return self._after_self(x_BTD, source, may_attend_source)
 
@@ -86,9 +89,12 @@ class DecoderLayer(nn.Module):
 class Decoder(nn.Module):
     """N layers over the source's states; whole sentences (`forward`) or step by step (`start`, `step`)."""
 
+    layers: Sequence[DecoderLayer]
+
     def __init__(self, layers: Sequence[DecoderLayer], final_norm: nn.Module, place: str = "decoder") -> None:
         super().__init__()
-        self.layers, self.final_norm, self.place = nn.ModuleList(layers), final_norm, place
+        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
+        self.final_norm, self.place = final_norm, place
 
     def forward(self, x_BTD: Tensor, memory: Memory) -> Tensor:
         for number, layer in enumerate(self.layers):
