@@ -33,8 +33,9 @@ def smoothed_loss(
     is spread over the others. `nll_sum` has no smoothing and no gradient: exp(nll_sum / N) is the perplexity.
     The arithmetic is float32 at least, under autocast too.
     """
+    apply: Any = _ChunkedLoss.apply
     with torch.autocast(states_ND.device.type, enabled=False):
-        loss, nll = _ChunkedLoss.apply(  # type: ignore[no-untyped-call]
+        loss, nll = apply(
             states_ND, weight_VD, bias_V, targets_N, smoothing, excluded, chunk, torch.is_grad_enabled()
         )
     return loss, nll
@@ -109,7 +110,7 @@ class _Gradients:
             self.of_bias_V += difference_CV.sum(0)
 
     def finish(self, share: float, weight_sum_D: Tensor, excluded: int | None) -> None:
-        """Subtract the smoothing's share: equal for all rows and classes, so one vector, not N × V numbers."""
+        """Subtract the share of smoothing, equal for all rows and classes: one vector, not N × V numbers."""
         if share:
             self.of_states_ND -= share * weight_sum_D
             self.of_weight_VD -= share * self.states_ND.sum(0)
