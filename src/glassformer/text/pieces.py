@@ -1,0 +1,182 @@
+"""SentencePiece, BPE or unigram: pieces of words learnt from text, and bytes for what has none."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import sentencepiece
+
+from glassformer.config import TokenizerKind
+from glassformer.errors import TokenizerError
+from glassformer.text.lines import LONGEST_LINE
+from glassformer.text.token import EOS, SPECIALS, UNK, UNKNOWN_MARK, Token, Tokenizer, covering, special_name
+
+BYTES = 256
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """SentencePiece, BPE or unigram: needs no words, so Chinese works like English.
+
+    Runs of spaces become one; all else is kept (with the default normalisation), and what has no piece is
+    spelled in bytes. The mark ▁ (U+2581) reads as a space: that is SentencePiece's own.
+    """
+
+    suffix = ".spm"
+    _seeding = threading.Lock()
+
+    def __init__(self, model: bytes, origin: str | Path = "the tokenizer") -> None:
+        self._model = model
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+        except (RuntimeError, OSError, ValueError, TypeError):
+            raise TokenizerError(f"{origin}: not a SentencePiece model, or a damaged one") from None
+        self.size = self._processor.get_piece_size() + 1
+        self._check_layout(origin)
+        self.kind = _model_kind(model)
+
+    def _check_layout(self, origin: str | Path) -> None:
+        found = {"eos": self._processor.eos_id(), "unk": self._processor.unk_id()}
+        wrong = [
+            f"{name} is {found[name]}, not {wanted}"
+            for name, wanted in (("eos", EOS), ("unk", UNK))
+            if found[name] != wanted
+        ]
+        if wrong:
+            raise TokenizerError(
+                f"{origin}: this model's layout is another one ({'; '.join(wrong)}): "
+                f"train it with eos_id={EOS}, unk_id={UNK}, bos_id=-1, pad_id=-1"
+            )
+
+    def encode_batch(self, texts: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
+        if not dropout:
+            return self._processor.encode(list(texts), out_type=int, num_threads=1)
+        if self.kind != "bpe":
+            raise TokenizerError(
+                f"dropout skips merges, which only kind = 'bpe' has; this tokenizer is {self.kind}"
+            )
+        return self._encode_with_dropout(list(texts), dropout, seed)
+
+    def _encode_with_dropout(self, texts: list[str], dropout: float, seed: int) -> list[list[int]]:
+        """SentencePiece seeds a generator once for each thread, so each call gets a thread of its own."""
+        result: list[list[list[int]]] = []
+
+        def work() -> None:
+            result.append(
+                self._processor.encode(
+                    texts, out_type=int, enable_sampling=True, nbest_size=-1, alpha=dropout, num_threads=1
+                )
+            )
+
+        with self._seeding:
+            # 2³²-1 means "seed by chance" to SentencePiece.
+            sentencepiece.set_random_generator_seed(seed % (2**32 - 1))
+            thread = threading.Thread(target=work, name="bpe-dropout")
+            thread.start()
+            thread.join()
+        return result[0]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return self.decode_batch([ids])[0]
+
+    def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]:
+        kept = [[int(i) for i in ids if EOS < i < self.pad] for ids in batch]
+        return self._processor.decode(kept, num_threads=1) if kept else []
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        return [special_name(int(i), self.size) or self._processor.id_to_piece(int(i)) for i in ids]
+
+    def tokens(self, text: str) -> list[Token]:
+        found = self._processor.encode(text, return_type="offset_mapping")
+        places = zip(found["ids"], found["pieces"], found["offsets"], strict=True)
+        return [Token(i, piece, start, end) for i, piece, (start, end) in places]
+
+    def unknown(self, text: str) -> list[str]:
+        return [text[t.start : t.end].strip() for t in self.tokens(text) if t.id == UNK]
+
+    def normalise(self, text: str) -> str:
+        return str(self._processor.normalize(text)).replace("▁", " ").removeprefix(" ")
+
+    def to_bytes(self) -> bytes:
+        return self._model
+
+
+def train_pieces(
+    kind: TokenizerKind, lines: list[str], size: int, coverage: float, normalisation: str
+) -> SentencePieceTokenizer:
+    least = BYTES + len(SPECIALS) + 16
+    if size < least:
+        raise TokenizerError(
+            f"tokenizer.size = {size} is too small: {BYTES} entries spell rare characters in bytes; "
+            f"use at least {least}, or kind = 'characters'"
+        )
+    if not any(line.strip() for line in lines):
+        raise TokenizerError("there is no text to learn a vocabulary from")
+    # Where characters would take more than half of the entries (Chinese in a small vocabulary), the rarest
+    # are left to the bytes: SentencePiece would stop there.
+    counts = sorted(Counter("".join(lines)).values(), reverse=True)
+    room = (size - BYTES - len(SPECIALS)) // 2
+    if covering(counts, coverage) > room:
+        coverage = min(coverage, sum(counts[:room]) / sum(counts))
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type=kind,
+            vocab_size=size,
+            character_coverage=coverage,
+            normalization_rule_name=normalisation,
+            eos_id=EOS,
+            unk_id=UNK,
+            bos_id=-1,
+            pad_id=-1,
+            byte_fallback=True,
+            hard_vocab_limit=False,
+            unk_surface=f" {UNKNOWN_MARK} ",
+            max_sentence_length=LONGEST_LINE,  # the default drops lines of more than 4,192 bytes, silently
+            num_threads=1,  # unigram gives other pieces with another number
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise TokenizerError(f"SentencePiece can't learn from this text: {error}") from None
+    return SentencePieceTokenizer(model.getvalue())
+
+
+def _model_kind(model: bytes) -> TokenizerKind:
+    """model_type in a serialised ModelProto (field 3 of field 2): 2 is BPE; 1, the default, unigram."""
+    for number, value in _fields(model):
+        if number == 2 and isinstance(value, bytes):
+            for inner, kind in _fields(value):
+                if inner == 3 and kind == 2:
+                    return "bpe"
+    return "unigram"
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Field numbers and values of a protocol buffer message (SentencePiece brings no parser of its own)."""
+    place = 0
+
+    def varint() -> int:
+        nonlocal place
+        value = shift = 0
+        while True:
+            byte = message[place]
+            place += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while place < len(message):
+        key = varint()
+        if key & 7 == 0:
+            yield key >> 3, varint()
+            continue
+        length = {1: 8, 5: 4}.get(key & 7) or varint()
+        yield key >> 3, message[place : place + length]
+        place += length
