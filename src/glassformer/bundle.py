@@ -11,7 +11,6 @@ Nothing in it can run code: weights are read by `glassformer.weights`, and a pic
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +35,8 @@ from glassformer.weights import (
 __all__ = ["Bundle", "find", "load_weights", "read_safetensors", "shipped", "weights_of", "write_safetensors"]
 
 CONFIG, WEIGHTS, CARD = "config.toml", "model.safetensors", "README.md"
+RESULT = "model"
+"""where a training run puts its bundle, inside its own directory"""
 
 
 @dataclass
@@ -57,11 +58,13 @@ class Bundle:
         config = settings.read(BundleConfig, path / CONFIG)
         tokenizers = TokenizerPair.load(path)
         _check_vocabulary(path, config.vocabulary, tokenizers)
-        with torch.random.fork_rng(
-            devices=[]
-        ):  # the initial weights are thrown away: leave the caller's dice alone
+        # First a model of shapes without memory: a configuration that asks for the moon is found out here.
+        with torch.device("meta"):
+            check_names(path / WEIGHTS, build_model(config.model, config.vocabulary), config.vocabulary)
+        # The initial weights are thrown away: leave the caller's random numbers alone.
+        with torch.random.fork_rng(devices=[]):
             model = build_model(config.model, config.vocabulary)
-        load_weights(model, path / WEIGHTS, config.vocabulary)
+        load_weights(model, path / WEIGHTS)
         model.to(device=device, dtype=dtype or torch.float32).eval()
         card = path / CARD
         return cls(config, tokenizers, model, card.read_text("utf-8") if card.is_file() else "", path)
@@ -94,7 +97,7 @@ def shipped() -> dict[str, Path]:
 
 
 def find(path_or_name: str | Path) -> Path:
-    """The directory of a bundle: a path, or the name of one that came with the package."""
+    """The directory of a bundle: a path (a training run's will do), or the name of a shipped one."""
     path = Path(path_or_name)
     if path.is_file():
         if looks_like_pickle(path):
@@ -106,6 +109,8 @@ def find(path_or_name: str | Path) -> Path:
             return inside[str(path_or_name)]
         offer = f"; the package brings {', '.join(inside)}" if inside else ""
         raise BundleError(f"{path}: there is no such bundle{offer}")
+    if not (path / CONFIG).exists() and (path / RESULT / CONFIG).is_file():
+        path = path / RESULT
     missing = [name for name in (CONFIG, WEIGHTS) if not (path / name).is_file()]
     if missing:
         pickles = sorted(
@@ -127,23 +132,21 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
     return found
 
 
-def load_weights(model: nn.Module, path: Path, vocabulary: VocabularyConfig | None = None) -> None:
+def load_weights(model: nn.Module, path: Path) -> None:
     """Copy a weight file into `model`; names and shapes are compared before a single weight is read."""
-    expected = weights_of(model)
-    check_names(path, {name: tuple(tensor.shape) for name, tensor in expected.items()}, vocabulary)
+    check_names(path, model)
     tensors = read_safetensors(path)
     broken = [name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())]
     if broken:
         warnings.warn(f"{path}: weights that are not finite numbers: {_some(broken)}", stacklevel=3)
     with torch.no_grad():
-        for name, tensor in expected.items():
+        for name, tensor in weights_of(model).items():
             tensor.copy_(tensors[name])
 
 
-def check_names(
-    path: Path, expected: Mapping[str, tuple[int, ...]], vocabulary: VocabularyConfig | None = None
-) -> None:
-    """Raise one BundleError that lists every missing, superfluous and misshapen weight."""
+def check_names(path: Path, model: nn.Module, vocabulary: VocabularyConfig | None = None) -> None:
+    """Raise one BundleError that lists every missing, superfluous and misshapen weight of a file."""
+    expected = {name: tuple(tensor.shape) for name, tensor in weights_of(model).items()}
     stored = {name: entry.shape for name, entry in read_header(path).entries.items()}
     reasons = []
     missing = [name for name in expected if name not in stored]
