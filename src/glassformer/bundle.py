@@ -10,6 +10,7 @@ Nothing in it can run code: weights are read by `glassformer.weights`, and a pic
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,13 +59,11 @@ class Bundle:
         config = settings.read(BundleConfig, path / CONFIG)
         tokenizers = TokenizerPair.load(path)
         _check_vocabulary(path, config.vocabulary, tokenizers)
-        # First a model of shapes without memory: a configuration that asks for the moon is found out here.
-        with torch.device("meta"):
-            check_names(path / WEIGHTS, build_model(config.model, config.vocabulary), config.vocabulary)
+        _check_size(path, config)
         # The initial weights are thrown away: leave the caller's random numbers alone.
         with torch.random.fork_rng(devices=[]):
             model = build_model(config.model, config.vocabulary)
-        load_weights(model, path / WEIGHTS)
+        load_weights(model, path / WEIGHTS, config.vocabulary)
         model.to(device=device, dtype=dtype or torch.float32).eval()
         card = path / CARD
         return cls(config, tokenizers, model, card.read_text("utf-8") if card.is_file() else "", path)
@@ -132,9 +131,9 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
     return found
 
 
-def load_weights(model: nn.Module, path: Path) -> None:
+def load_weights(model: nn.Module, path: Path, vocabulary: VocabularyConfig | None = None) -> None:
     """Copy a weight file into `model`; names and shapes are compared before a single weight is read."""
-    check_names(path, model)
+    check_names(path, model, vocabulary)
     tensors = read_safetensors(path)
     broken = [name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())]
     if broken:
@@ -165,6 +164,20 @@ def check_names(path: Path, model: nn.Module, vocabulary: VocabularyConfig | Non
         reasons.append(reason)
     if reasons:
         raise BundleError(f"{path} does not fit its configuration\n" + "\n".join(f"  - {r}" for r in reasons))
+
+
+def _check_size(path: Path, config: BundleConfig) -> None:
+    """Find out a configuration that asks for the moon before its model claims the memory."""
+    model, vocabulary = config.model, config.vocabulary
+    attention = model.heads * (model.head_width or model.width // model.heads)
+    layers = model.encoder_layers + model.decoder_layers
+    least = model.width * (layers * (2 * model.feed_forward + attention) + vocabulary.target_size)
+    stored = sum(math.prod(entry.shape) for entry in read_header(path / WEIGHTS).entries.values())
+    if least > 2 * stored + 10**7:  # anything smaller can be built, and then every wrong weight is named
+        raise BundleError(
+            f"{path / WEIGHTS} does not fit its configuration: {layers} layers of {model.width} are at least "
+            f"{least:,} weights, the file has {stored:,}"
+        )
 
 
 def _check_vocabulary(path: Path, vocabulary: VocabularyConfig, tokenizers: TokenizerPair) -> None:
