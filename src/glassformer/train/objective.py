@@ -1,0 +1,84 @@
+"""What is minimised: one nn.Module a task, forward(batch) → sums over the batch.
+
+Sums, not means: pieces of a batch, accumulated batches and shares of several processes then simply add up,
+and the loop divides once by the number of tokens in the whole update. DDP and torch.compile wrap this module
+and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.data.batch import Batch
+from glassformer.model.transformer import Transformer
+from glassformer.train.loss import divergence, smoothed_loss
+
+
+class Losses(NamedTuple):
+    """Sums over the real target tokens of a batch."""
+
+    loss_sum: Tensor
+    """what is minimised"""
+    nll_sum: Tensor
+    """plain negative log-likelihood in nats, without gradient: comparable between any two settings"""
+    tokens: int
+    """target tokens, ends of sentence included, padding not"""
+
+
+class TranslationObjective(nn.Module):
+    """Predict each target token from the source and the target tokens before it (teacher forcing)."""
+
+    def __init__(self, model: Transformer, smoothing: float = 0.0, r_drop: float = 0.0) -> None:
+        super().__init__()
+        self.model = model
+        self.smoothing, self.r_drop = smoothing, r_drop
+
+    def forward(self, batch: Batch) -> Losses:
+        real_BT = _real(batch)
+        targets_N = batch.target_out_BT[real_BT]
+        states_ND = self._states(batch)[real_BT]
+        loss, nll = self._loss(states_ND, targets_N)
+        if self.r_drop and self.training:
+            loss, nll = self._with_r_drop(batch, states_ND, targets_N, loss, nll)
+        return Losses(loss, nll, len(targets_N))
+
+    def _with_r_drop(
+        self, batch: Batch, states_ND: Tensor, targets_N: Tensor, loss: Tensor, nll: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """½(CE₁ + CE₂ + α·D): half of R-Drop's loss, so that it stays comparable with one pass alone.
+
+        Costs a second pass of the whole network, and three projections for D.
+        """
+        other_ND = self._states(batch)[_real(batch)]
+        other_loss, other_nll = self._loss(other_ND, targets_N)
+        apart = divergence(
+            states_ND,
+            other_ND,
+            self.model.output_weight,
+            self.model.output_bias,
+            excluded=self.model.vocabulary.target_pad,
+        )
+        return 0.5 * (loss + other_loss + self.r_drop * apart), 0.5 * (nll + other_nll)
+
+    def _states(self, batch: Batch) -> Tensor:
+        memory = self.model.encode(batch.source_BS, batch.source_lengths_B)
+        return self.model.states(memory, batch.target_in_BT)
+
+    def _loss(self, states_ND: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
+        return smoothed_loss(
+            states_ND,
+            self.model.output_weight,
+            self.model.output_bias,
+            targets_N,
+            smoothing=self.smoothing,
+            excluded=self.model.vocabulary.target_pad,
+        )
+
+
+def _real(batch: Batch) -> Tensor:
+    """True where there is a target token, by the lengths."""
+    places_T = torch.arange(batch.target_out_BT.shape[1], device=batch.target_out_BT.device)
+    return places_T < batch.target_lengths_B[:, None]
