@@ -8,6 +8,7 @@ a half-written one is never found under the final name.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from glassformer.errors import DataError
+from glassformer.text.corpus import Corpus, Progress
 from glassformer.text.tokenizer import TokenizerPair
 
 FORMAT = 1
@@ -67,9 +69,9 @@ class Store:
         return self.target.lengths
 
     @property
-    def groups(self) -> list[int]:
-        """How many pairs came from each corpus, in order; they stand one corpus after the other."""
-        return list(self.meta["groups"])
+    def groups(self) -> list[tuple[int, float]]:
+        """Pairs and weight of each corpus; they stand one corpus after the other."""
+        return [(count, weight) for count, weight in self.meta["groups"]]
 
     def pair(self, index: int) -> tuple[Ids, Ids]:
         source, target = self.source, self.target
@@ -80,6 +82,25 @@ class Store:
 
     def pairs(self, indices: Iterable[int]) -> list[tuple[Ids, Ids]]:
         return [self.pair(index) for index in indices]
+
+
+def prepare_store(
+    directory: str | Path, corpus: Corpus, tokenizers: TokenizerPair, progress: Progress | None = None
+) -> Store:
+    """The store of a corpus: the one in `directory` if nothing has changed since, else a new one."""
+    data = corpus.data
+    parts = [corpus.fingerprint(), tokenizers.fingerprint(), str(data.max_tokens), str(data.truncate)]
+    fingerprint = hashlib.sha256(" ".join(parts).encode()).hexdigest()
+    return find_store(directory, fingerprint) or build_store(
+        directory,
+        corpus.by_corpus(),
+        tokenizers,
+        fingerprint=fingerprint,
+        max_tokens=data.max_tokens,
+        truncate=data.truncate,
+        weights=corpus.weights,
+        progress=progress,
+    )
 
 
 def find_store(directory: str | Path, fingerprint: str) -> Store | None:
@@ -101,7 +122,8 @@ def build_store(
     fingerprint: str = "",
     max_tokens: int = 0,
     truncate: bool = False,
-    extra: Mapping[str, Any] | None = None,
+    weights: Sequence[float] = (1.0,),
+    progress: Progress | None = None,
 ) -> Store:
     """Tokenise text pairs into a new store, which takes the place of the one in `directory`.
 
@@ -113,18 +135,17 @@ def build_store(
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
-        with _Writer(temporary, tokenizers, max_tokens, truncate) as writer:
+        with _Writer(temporary, tokenizers, max_tokens, truncate, progress) as writer:
             groups = [writer.add_all(pairs) for pairs in corpora]
         meta = {
             "format": FORMAT,
             "fingerprint": fingerprint,
             "pairs": sum(groups),
-            "groups": groups,
+            "groups": list(zip(groups, weights, strict=True)),
             "tokens": writer.tokens,
             "types": writer.types,
             "too_many_tokens": writer.too_many_tokens,
             "truncated": writer.truncated,
-            **(extra or {}),
         }
         with open(temporary / "meta.json", "w", encoding="utf-8") as stream:
             json.dump(meta, stream, indent=1)
@@ -141,7 +162,15 @@ def build_store(
 class _Writer:
     """Appends tokenised pairs to the files of a store."""
 
-    def __init__(self, directory: Path, tokenizers: TokenizerPair, max_tokens: int, truncate: bool) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        tokenizers: TokenizerPair,
+        max_tokens: int,
+        truncate: bool,
+        progress: Progress | None,
+    ) -> None:
+        self._progress = progress or (lambda count: None)
         self._tokenizers = (tokenizers.source, tokenizers.target)
         self._limit, self._truncate = max_tokens, truncate
         self.types = ["uint16" if t.size <= 1 << 16 else "uint32" for t in self._tokenizers]
@@ -178,6 +207,7 @@ class _Writer:
             self._files[f"{side}.offsets"].write(offsets.tobytes())
             self._files[f"{side}.lengths"].write(lengths.tobytes())
             self.tokens[number] += len(ids)
+        self._progress(len(chunk))
         return len(encoded[0])
 
     def _limited(self, encoded: list[list[list[int]]]) -> list[list[list[int]]]:
