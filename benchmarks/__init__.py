@@ -1,0 +1,1 @@
+"""Us and the peers, side by side, in one run."""
