@@ -85,11 +85,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One checkpoint on the disk. `score` is None if it was written without a validation."""
+    """One checkpoint on the disk."""
 
     path: Path
     step: int
     score: float | None
+    """what a validation found, if there was one"""
+    scheduled: bool
+    """False for one that an interruption caused"""
     files: Mapping[str, tuple[int, str]]
 
     def verify(self) -> None:
@@ -131,7 +134,13 @@ class Checkpoints:
         self.say = say
 
     def save(
-        self, bundle: Bundle, progress: Progress, tensors: Mapping[str, Tensor], score: float | None
+        self,
+        bundle: Bundle,
+        progress: Progress,
+        tensors: Mapping[str, Tensor],
+        score: float | None = None,
+        *,
+        scheduled: bool = True,
     ) -> Checkpoint:
         """Write a checkpoint whole, then let go of those that are no longer worth keeping."""
         path = self.directory / f"step-{progress.step:08d}"
@@ -141,8 +150,8 @@ class Checkpoints:
                 write_safetensors(temporary / TENSORS, tensors)
                 (temporary / STATE).write_text(json.dumps(asdict(progress), indent=1), "utf-8")
                 files = {inside.name: _described(inside) for inside in sorted(temporary.iterdir())}
-                manifest = {"format": FORMAT, "step": progress.step, "score": score, "files": files}
-                (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1), "utf-8")
+                manifest = {"format": FORMAT, "step": progress.step, "score": score, "scheduled": scheduled}
+                (temporary / MANIFEST).write_text(json.dumps({**manifest, "files": files}, indent=1), "utf-8")
         except (BundleError, OSError) as error:
             before = self.all()
             kept = f"the one of step {before[-1].step} is intact" if before else "there was none before it"
@@ -151,7 +160,7 @@ class Checkpoints:
                 "same command again: training goes on from there"
             ) from None
         self.prune()
-        return Checkpoint(path, progress.step, score, files)
+        return Checkpoint(path, progress.step, score, scheduled, files)
 
     def all(self) -> list[Checkpoint]:
         """Oldest first, by their manifests alone; what has no readable manifest is passed over."""
@@ -173,18 +182,17 @@ class Checkpoints:
         return None
 
     def best(self, count: int) -> list[Checkpoint]:
-        """The best `count`, best first; of equals the earlier."""
+        """The best `count`, best first, of equals the earlier; without any validation, the last ones."""
         scored = [checkpoint for checkpoint in self.all() if checkpoint.score is not None]
-        return sorted(scored, key=self._rank)[:count]
+        return sorted(scored, key=self._rank)[:count] or self.last(count)
 
     def last(self, count: int) -> list[Checkpoint]:
-        """The last `count` that were validated, newest first."""
-        return [checkpoint for checkpoint in reversed(self.all()) if checkpoint.score is not None][:count]
+        """The last `count` that were due, newest first."""
+        return [checkpoint for checkpoint in reversed(self.all()) if checkpoint.scheduled][:count]
 
     def prune(self) -> None:
         everything = self.all()
-        # Checkpoints without a score come from interruptions: they must not push out what an
-        # uninterrupted run would have kept.
+        # What an interruption caused must not push out what an uninterrupted run would have kept.
         keep = {c.path for c in everything[-1:] + self.last(self.keep_last) + self.best(self.keep_best)}
         for checkpoint in everything:
             if checkpoint.path not in keep:
@@ -218,8 +226,8 @@ def _read_manifest(path: Path) -> Checkpoint:
     try:
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
         files = {name: (int(size), str(digest)) for name, (size, digest) in manifest["files"].items()}
-        score = manifest["score"]
-        return Checkpoint(path, int(manifest["step"]), None if score is None else float(score), files)
+        score = None if manifest["score"] is None else float(manifest["score"])
+        return Checkpoint(path, int(manifest["step"]), score, bool(manifest["scheduled"]), files)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise DamagedFileError(f"{path / MANIFEST}: unreadable ({error})") from None
 

@@ -40,7 +40,8 @@ def checkpoints(tmp_path: Path, said: list[str]) -> Checkpoints:
 
 
 def save(checkpoints: Checkpoints, bundle: Bundle, step: int, score: float | None) -> None:
-    checkpoints.save(bundle, Progress(step=step), {"memory": torch.full((100,), float(step))}, score)
+    memory = {"memory": torch.full((100,), float(step))}
+    checkpoints.save(bundle, Progress(step=step), memory, score, scheduled=score is not None)
 
 
 def steps(checkpoints: Checkpoints) -> list[int]:
@@ -68,6 +69,13 @@ def test_the_newest_and_the_best_are_kept(checkpoints: Checkpoints, bundle: Bund
     assert [c.step for c in checkpoints.last(2)] == [7, 6]
     checkpoints.sign = -1
     assert [c.step for c in checkpoints.best(1)] == [6], "for BLEU more is better"
+
+
+def test_without_validation_the_last_are_the_best(checkpoints: Checkpoints, bundle: Bundle) -> None:
+    for step in range(1, 5):
+        checkpoints.save(bundle, Progress(step=step), {})
+    assert steps(checkpoints) == [3, 4]
+    assert [c.step for c in checkpoints.best(1)] == [4]
 
 
 def test_an_interruption_pushes_nothing_out(checkpoints: Checkpoints, bundle: Bundle) -> None:
