@@ -325,6 +325,8 @@ class TrainConfig:
     """updates over which an exponential mean of the weights reaches back; 0 means none"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 where the device has it, else float32"""
+    log_every: int = 10
+    """updates that share one line of metrics.jsonl"""
     validate_every: int = 500
     """updates between two validations and checkpoints"""
     validate_minutes: float = 0.0
@@ -356,6 +358,7 @@ class TrainConfig:
             "batch_tokens",
             "accumulate",
             "warmup",
+            "log_every",
             "validate_every",
             "keep_last",
             "average",
@@ -372,9 +375,14 @@ class TrainConfig:
             "ema",
             "r_drop",
             "patience",
+            "validate_minutes",
+            "validate_bleu",
+            "samples",
+            "threads",
+            "seed",
         ):
             if getattr(self, key) < 0:
-                found.append(f"{key} = {getattr(self, key)} must not be negative; 0 switches it off")
+                found.append(f"{key} = {getattr(self, key)} must not be negative")
         for key in ("label_smoothing", "bpe_dropout", "beta1", "beta2", "final_rate"):
             if not 0 <= getattr(self, key) < 1:
                 found.append(f"{key} = {getattr(self, key)} must be from 0 up to, not including, 1")
@@ -386,6 +394,8 @@ class TrainConfig:
             found.append(
                 f"schedule = '{self.schedule}' must know the end: set max_steps, max_epochs or max_minutes"
             )
+        if self.stop_on == "bleu" and not self.validate_bleu:
+            found.append("stop_on = 'bleu' needs validate_bleu above 0")
         return found
 
 
