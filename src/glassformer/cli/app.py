@@ -20,6 +20,7 @@ app = App(
 COMMANDS = {
     "demo": "Train a small model here and now, and translate with it.",
     "evaluate": "Score translations, with intervals, and test one system against another.",
+    "data": "Fetch named corpora; count, measure and clean text files.",
     "config": "Print every setting of a recipe with its meaning.",
 }
 for command, summary in COMMANDS.items():
