@@ -1,0 +1,105 @@
+"""Who may import whom: a file imports only what stands above it in `ORDER`. So there can be no cycle."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "glassformer"
+
+# text → tokens → batches → model → search → text; then what stands around that line.
+ORDER = """
+    __init__ errors config settings
+    text/__init__ text/lines text/hashes text/token text/pieces text/entries text/tokenizer text/pairs
+    text/dates text/packages text/sources text/corpus
+    data/__init__ data/batch data/store
+    model/__init__ model/record model/state model/parts model/positions model/scores model/attention
+    model/layers model/stacks model/transformer model/vectors model/build
+    compat/__init__
+    weights bundle
+    __main__
+""".split()
+
+
+def module_name(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").as_posix()
+
+
+def imports(path: Path) -> set[str]:
+    """Files of this package that a file imports, wherever in it the import stands."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] != "glassformer":
+                continue
+            place = "/".join(parts[1:])
+            for candidate in (place, f"{place}/__init__" if place else "__init__"):
+                if (PACKAGE / f"{candidate}.py").is_file():
+                    found.add(candidate)
+    return found - {"__init__"}  # the package's own name brings nothing with it
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def test_every_file_has_its_place() -> None:
+    assert sorted(map(module_name, FILES)) == sorted(ORDER)
+    assert len(set(ORDER)) == len(ORDER)
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_a_file_imports_only_what_stands_above_it(path: Path) -> None:
+    above = set(ORDER[: ORDER.index(module_name(path))])
+    assert imports(path) <= above, f"{module_name(path)} looks down at {sorted(imports(path) - above)}"
+
+
+def test_search_knows_no_model() -> None:
+    for path in (PACKAGE / "search").glob("*.py"):
+        assert not any(name.startswith("model/") for name in imports(path)), path
+
+
+def test_only_the_builder_reads_a_model_configuration() -> None:
+    for path in (PACKAGE / "model").glob("*.py"):
+        if path.name != "build.py":
+            assert "ModelConfig" not in path.read_text(encoding="utf8"), path
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import glassformer",
+        "import glassformer; glassformer.Recipe; glassformer.GlassformerError; dir(glassformer)",
+        "import sys; sys.argv = ['glass', '--help']; from glassformer.cli.app import main; main()",
+    ],
+)
+def test_looking_around_imports_no_torch(code: str) -> None:
+    check = f"""
+import sys
+try:
+    {code}
+except SystemExit:
+    pass
+heavy = sorted({{"torch", "sentencepiece", "numpy", "matplotlib", "transformers"}} & set(sys.modules))
+sys.exit(f"imported {{heavy}}" if heavy else 0)
+"""
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_readme_has_a_line_for_every_file() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf8")
+    tree = text[text.index("src/glassformer/") :]
+    for path in FILES:
+        name = path.parent.name if path.name == "__init__.py" else path.name
+        assert name in tree, f"README.md's tree does not name {path.relative_to(ROOT)}"
