@@ -96,9 +96,18 @@ class Tokenizer(ABC):
     def fingerprint(self) -> str:
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
+    def same_ids(self, other: Tokenizer) -> bool:
+        """The two are one vocabulary: an id means the same piece to both."""
+        return self is other
+
 
 def special_name(i: int, size: int) -> str | None:
     return {EOS: "</s>", UNK: "<unk>", size - 1: "<pad>"}.get(i)
+
+
+def as_list(ids: Iterable[int]) -> list[int]:
+    """Plain integers, from a list, an array or a tensor (whose elements are slow to walk through)."""
+    return ids.tolist() if hasattr(ids, "tolist") else list(ids)
 
 
 def covering(counts: Sequence[int], coverage: float) -> int:

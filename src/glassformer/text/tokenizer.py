@@ -12,8 +12,9 @@ from pathlib import Path
 from glassformer.config import TokenizerConfig, TokenizerKind, VocabularyConfig
 from glassformer.errors import TokenizerError
 from glassformer.text.entries import ListTokenizer, load_entries, train_entries
+from glassformer.text.mapped import load_mapped, table_path
 from glassformer.text.pieces import SentencePieceTokenizer, train_pieces
-from glassformer.text.token import EOS, UNK, Token, Tokenizer
+from glassformer.text.token import Token, Tokenizer
 
 __all__ = ["Token", "Tokenizer", "TokenizerPair", "load_tokenizer", "train_tokenizer", "train_tokenizers"]
 
@@ -26,14 +27,14 @@ SUFFIXES = (SentencePieceTokenizer.suffix, ListTokenizer.suffix)
 
 @dataclass(frozen=True)
 class TokenizerPair:
-    """The tokenizers of both sides; one and the same if shared."""
+    """The tokenizers of both sides. Shared: one vocabulary, and mostly one and the same tokenizer."""
 
     source: Tokenizer
     target: Tokenizer
     shared: bool
 
     def __post_init__(self) -> None:
-        if self.shared != (self.source is self.target):
+        if self.shared != self.source.same_ids(self.target):
             raise TokenizerError(
                 f"shared = {self.shared}, but source and target are the same: {not self.shared}"
             )
@@ -43,8 +44,8 @@ class TokenizerPair:
             source_size=self.source.size,
             target_size=self.target.size,
             shared=self.shared,
-            eos=EOS,
-            unk=UNK,
+            eos=self.target.eos,
+            unk=self.target.unk,
             source_pad=self.source.pad,
             target_pad=self.target.pad,
             start=self.target.pad,
@@ -55,7 +56,7 @@ class TokenizerPair:
 
     def files(self) -> dict[str, Tokenizer]:
         """File names and what they hold."""
-        if self.shared:
+        if self.source is self.target:
             return {f"tokenizer{self.source.suffix}": self.source}
         return {f"source{self.source.suffix}": self.source, f"target{self.target.suffix}": self.target}
 
@@ -74,7 +75,7 @@ class TokenizerPair:
             return TokenizerPair(both, both, shared=True)
         if len(found["source"]) == len(found["target"]) == 1 and not found["tokenizer"]:
             source, target = load_tokenizer(found["source"][0]), load_tokenizer(found["target"][0])
-            return TokenizerPair(source, target, shared=False)
+            return TokenizerPair(source, target, shared=source.same_ids(target))
         names = ", ".join(sorted(path.name for paths in found.values() for path in paths)) or "none of them"
         raise TokenizerError(
             f"{directory}: expected tokenizer.spm, or source.spm and target.spm, or .vocab.json ones; "
@@ -91,6 +92,8 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         raise TokenizerError(f"{path}: can't be read: {error.strerror}") from None
     if path.name.endswith(ListTokenizer.suffix):
         return load_entries(content, path)
+    if table_path(path).is_file():
+        return load_mapped(content, path)
     return SentencePieceTokenizer(content, path)
 
 
