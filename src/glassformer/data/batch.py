@@ -134,7 +134,8 @@ class BatchOrder:
     Pairs of like length go together, so that little is padding; which of them, and the order of the
     batches, is drawn anew each epoch. A batch holds as many rows as keep rows × longest target (eos
     included) within `batch_tokens` and rows × longest source within SOURCE_ROOM times that; a pair too long
-    for that makes a batch by itself. `groups` are (pairs, weight) of corpora that stand one after the other.
+    for that makes a batch by itself. `groups` are (pairs, weight) of corpora that stand one after the other:
+    an epoch goes through a corpus as often as its weight says, with a fresh sample for the fraction.
     """
 
     def __init__(
@@ -151,15 +152,17 @@ class BatchOrder:
         self._target = np.asarray(target_lengths).astype(np.int32) + 1
         self._groups = list(groups or [(len(self._source), 1.0)])
         self._budget, self._seed = batch_tokens, seed
-        self._last: tuple[int, EpochBatches] | None = None
+        self._made: dict[int, EpochBatches] = {}
         if sum(count for count, _ in self._groups) != len(self._source):
             raise ConfigError(f"groups {self._groups} do not add up to {len(self._source)} pairs")
 
     def batches(self, epoch: int) -> EpochBatches:
         """The batches of an epoch, as arrays of pair numbers."""
-        if self._last is None or self._last[0] != epoch:
-            self._last = (epoch, self._make(epoch))
-        return self._last[1]
+        if epoch not in self._made:
+            for old in list(self._made)[:-1]:  # keep one: whoever reads ahead goes back and forth
+                del self._made[old]
+            self._made[epoch] = self._make(epoch)
+        return self._made[epoch]
 
     def _make(self, epoch: int) -> EpochBatches:
         draw = np.random.PCG64(np.random.SeedSequence([self._seed, epoch]))

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,13 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from glassformer.errors import DataError
-from glassformer.text.corpus import Corpus, Progress
+from glassformer.text.corpus import Corpus, Progress, Report
 from glassformer.text.tokenizer import TokenizerPair
 
 FORMAT = 1
 CHUNK = 4096
 """pairs tokenised together"""
 SIDES = ("source", "target")
+FILES = [f"{side}.{part}" for side in SIDES for part in ("ids", "offsets", "lengths")]
 
 Ids = npt.NDArray[np.integer[Any]]
 
@@ -103,6 +104,21 @@ def prepare_store(
     )
 
 
+def complete_report(report: Report, store: Store, corpus: Corpus) -> Report:
+    """The cleaning report with what the store left out or cut, and where that happened first."""
+    dropped, truncated = store.meta["too_many_tokens"], store.meta["truncated"]
+    first = dict(report.first)
+    if store.meta["first_long"]:
+        first["too_many_tokens" if dropped else "truncated"] = corpus.find(tuple(store.meta["first_long"]))
+    return replace(
+        report,
+        kept=report.kept - dropped,
+        dropped={**report.dropped, "too_many_tokens": dropped},
+        truncated=truncated,
+        first=first,
+    )
+
+
 def find_store(directory: str | Path, fingerprint: str) -> Store | None:
     """The store in `directory`, if it is complete and was made from just this."""
     meta = _read_meta(Path(directory))
@@ -131,10 +147,11 @@ def build_store(
     numbers stand in `store.meta` as `too_many_tokens` and `truncated`.
     """
     directory = Path(directory)
+    _refuse_foreign(directory)
+    _remove_leftovers(directory)
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
     try:
+        temporary.mkdir(parents=True)
         with _Writer(temporary, tokenizers, max_tokens, truncate, progress) as writer:
             groups = [writer.add_all(pairs) for pairs in corpora]
         meta = {
@@ -146,6 +163,7 @@ def build_store(
             "types": writer.types,
             "too_many_tokens": writer.too_many_tokens,
             "truncated": writer.truncated,
+            "first_long": writer.first_long,
         }
         with open(temporary / "meta.json", "w", encoding="utf-8") as stream:
             json.dump(meta, stream, indent=1)
@@ -176,8 +194,8 @@ class _Writer:
         self.types = ["uint16" if t.size <= 1 << 16 else "uint32" for t in self._tokenizers]
         self.tokens = [0, 0]
         self.too_many_tokens = self.truncated = 0
-        names = [f"{side}.{part}" for side in SIDES for part in ("ids", "offsets", "lengths")]
-        self._files = {name: open(directory / name, "wb") for name in names}  # noqa: SIM115
+        self.first_long: tuple[str, str] | None = None
+        self._files = {name: open(directory / name, "wb") for name in FILES}  # noqa: SIM115
         for side in SIDES:
             self._files[f"{side}.offsets"].write(np.zeros(1, np.uint64).tobytes())
 
@@ -198,7 +216,7 @@ class _Writer:
         texts = list(zip(*chunk, strict=True))
         encoded = [t.encode_batch(side) for t, side in zip(self._tokenizers, texts, strict=True)]
         if self._limit:
-            encoded = self._limited(encoded)
+            encoded = self._limited(encoded, chunk)
         for number, (side, rows) in enumerate(zip(SIDES, encoded, strict=True)):
             lengths = np.fromiter(map(len, rows), np.uint32, len(rows))
             ids = np.fromiter((i for row in rows for i in row), self.types[number], int(lengths.sum()))
@@ -210,10 +228,13 @@ class _Writer:
         self._progress(len(chunk))
         return len(encoded[0])
 
-    def _limited(self, encoded: list[list[list[int]]]) -> list[list[list[int]]]:
-        rows = list(zip(*encoded, strict=True))
-        fits = [len(source) <= self._limit and len(target) <= self._limit for source, target in rows]
+    def _limited(
+        self, encoded: list[list[list[int]]], chunk: Sequence[tuple[str, str]]
+    ) -> list[list[list[int]]]:
+        fits = [max(map(len, row)) <= self._limit for row in zip(*encoded, strict=True)]
         long = len(fits) - sum(fits)
+        if long and self.first_long is None:
+            self.first_long = chunk[fits.index(False)]
         if self._truncate:
             self.truncated += long
             return [[row[: self._limit] for row in side] for side in encoded]
@@ -230,6 +251,38 @@ def _chunks(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]
             chunk = []
     if chunk:
         yield chunk
+
+
+def _refuse_foreign(directory: Path) -> None:
+    """A store may take the place of a store, but never of somebody's files."""
+    if directory.is_dir():
+        others = sorted({path.name for path in directory.iterdir()} - {*FILES, "meta.json"})
+        if others:
+            raise DataError(
+                f"holds other things than a token store ({others[0]}): choose another place", directory
+            )
+    elif directory.exists():
+        raise DataError("this is a file; a token store is a directory", directory)
+
+
+def _remove_leftovers(directory: Path) -> None:
+    """What processes left behind that ended while they were building this store."""
+    for path in directory.parent.glob(f".{directory.name}.*.tmp"):
+        number = path.name.split(".")[-2]
+        if number.isdigit() and not _alive(int(number)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _alive(process: int) -> bool:
+    if process == os.getpid():
+        return False  # we have not begun yet: it is of an earlier process with our number
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _sync(stream: IO[Any]) -> None:
@@ -264,4 +317,5 @@ def _map(path: Path, kind: str, count: int) -> Ids:
         raise DataError(f"the store is damaged: {expected:,} bytes expected, {max(size, 0):,} found", path)
     if not count:
         return np.zeros(0, kind)  # an empty file can't be mapped
-    return np.memmap(path, kind, "r", shape=(count,))
+    # As a plain array, whose slices are several times cheaper to make than a memmap's; it stays mapped.
+    return np.asarray(np.memmap(path, kind, "r", shape=(count,)))

@@ -81,7 +81,8 @@ class Report:
             if count
         ]
         rows += [("held out for validation", self.held_out, "")] if self.held_out else []
-        rows += [("cut at max_tokens", self.truncated, "")] if self.truncated else []
+        if self.truncated:
+            rows += [("cut at max_tokens", self.truncated, f"first: {self.first.get('truncated', '')}")]
         rows += [("pairs kept", self.kept, "")]
         rows += [("- source also in validation", self.in_validation, "")] if self.in_validation else []
         return "\n".join(f"{name:<28}{count:>12,}  {note}".rstrip() for name, count, note in rows)
@@ -158,6 +159,14 @@ class Corpus:
         for corpus in self.data.corpora:
             clean = self._clean(corpus, seen, Report(), None)
             yield (pair for pair in clean if not threshold or _held_out_hash(pair) >= threshold)
+
+    def find(self, wanted: Pair) -> str:
+        """File and line of a pair: for reports that meet it further on."""
+        for corpus in self.data.corpora:
+            for number, pair in enumerate(read_pairs(corpus, self.data.errors), start=1):
+                if pair == wanted:
+                    return f"{files_of(corpus)[0].name}, line {number}"
+        return "not found"
 
     def fingerprint(self) -> str:
         """Changes whenever a file or a filter does."""

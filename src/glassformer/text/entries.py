@@ -12,7 +12,17 @@ from typing import Any
 
 from glassformer.config import TokenizerKind
 from glassformer.errors import TokenizerError
-from glassformer.text.token import EOS, SPECIALS, UNK, UNKNOWN_MARK, Token, Tokenizer, covering, special_name
+from glassformer.text.token import (
+    EOS,
+    SPECIALS,
+    UNK,
+    UNKNOWN_MARK,
+    Token,
+    Tokenizer,
+    as_list,
+    covering,
+    special_name,
+)
 
 
 class ListTokenizer(Tokenizer):
@@ -38,12 +48,12 @@ class ListTokenizer(Tokenizer):
 
     def decode(self, ids: Iterable[int]) -> str:
         shown = (
-            UNKNOWN_MARK if i == UNK else self._entries[i - 2] for i in map(int, ids) if EOS < i < self.pad
+            UNKNOWN_MARK if i == UNK else self._entries[i - 2] for i in as_list(ids) if EOS < i < self.pad
         )
         return (" " if self.kind == "symbols" else "").join(shown)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        return [special_name(int(i), self.size) or self._entries[int(i) - 2] for i in ids]
+        return [special_name(i, self.size) or self._entries[i - 2] for i in as_list(ids)]
 
     def tokens(self, text: str) -> list[Token]:
         found, start = [], 0

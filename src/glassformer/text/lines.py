@@ -105,7 +105,7 @@ def decode_lines(stream: IO[bytes], name: str | Path, errors: Errors = "strict")
 def decode_lines_with_ends(
     stream: IO[bytes], name: str | Path, errors: Errors = "strict"
 ) -> Iterator[tuple[str, str]]:
-    r"""Lines with the end each one had: "\n", "\r\n" or "" (the last line of a file may lack it)."""
+    r"""Lines with the end each one had: "\n", "\r\n", or, in the last line, also "\r" or nothing."""
     number, offset = 0, 0
     for block in _whole_lines(stream, name):
         yield from _decode_block(block, name, errors, number, offset)
@@ -119,13 +119,8 @@ def _decode_block(
     """Line by line; `number` lines and `offset` bytes of the stream came before this block."""
     for raw in io.BytesIO(block):  # splits at \n and nowhere else
         number += 1
-        body = raw.removesuffix(b"\n")
-        end = "\n" if len(body) < len(raw) else ""
-        if end and body.endswith(b"\r"):
-            body, end = body[:-1], "\r\n"
-        elif not end:
-            body = body.removesuffix(b"\r")
-        yield _decode(body, name, errors, number, offset), end
+        body = raw.removesuffix(b"\n").removesuffix(b"\r")
+        yield _decode(body, name, errors, number, offset), raw[len(body) :].decode("ascii")
         offset += len(raw)
 
 
@@ -153,7 +148,8 @@ def _guess(body: bytes) -> str:
     """What the bytes may be instead, and what to do."""
     zeros = body.count(b"\0")
     if zeros * 3 > len(body):
-        return "this looks like UTF-16 without a byte order mark: convert it with iconv -f UTF-16LE -t UTF-8"
+        order = "UTF-16BE" if body[::2].count(b"\0") > body[1::2].count(b"\0") else "UTF-16LE"
+        return f"this looks like UTF-16 without a byte order mark: convert it with iconv -f {order} -t UTF-8"
     if zeros:
         return "is this a text file? errors = 'replace' puts U+FFFD in its place"
     try:
@@ -171,30 +167,35 @@ def _whole_lines(stream: IO[bytes], name: str | Path) -> Iterator[bytes]:
     """Blocks that end where a line ends; the byte order mark is gone, foreign encodings are refused."""
     rest, first = b"", True
     for block in _blocks(stream, name):
-        if first:
-            _refuse_foreign(block, name)
-            block, first = block.removeprefix(BOM), False
         cut = block.rfind(b"\n") + 1
-        if cut:
-            yield rest + block[:cut]
-            rest = block[cut:]
-        else:
-            rest += block
+        whole, rest = (rest + block[:cut], block[cut:]) if cut else (b"", rest + block)
+        if whole:
+            yield _without_mark(whole, name) if first else whole
+            first = False
         if len(rest) > LONGEST_LINE:
             raise DataError(f"a line of more than {LONGEST_LINE >> 20} MiB: is this a text file?", name)
     if rest:
+        if first:
+            rest = _without_mark(rest, name)
+            _refuse_bare_returns(rest, name)
         yield rest
 
 
-def _refuse_foreign(start: bytes, name: str | Path) -> None:
+def _without_mark(start: bytes, name: str | Path) -> bytes:
+    """The start of a stream without its byte order mark; one that begins like another format is refused."""
     for mark, kind in FOREIGN_MARKS.items():
         if start.startswith(mark):
             if kind.startswith("UTF"):
                 remedy = f"convert it with iconv -f {kind} -t UTF-8"
                 raise DataError(f"this looks like {kind} (byte offset 0): {remedy}", name, 1)
             raise DataError(f"this is {kind}: unpack it first (only gzip is read as it is)", name)
-    if b"\r" in start and b"\n" not in start and start.rstrip(b"\r").count(b"\r"):
-        place = start.index(b"\r")
+    return start.removeprefix(BOM)
+
+
+def _refuse_bare_returns(only: bytes, name: str | Path) -> None:
+    """The one line of a file without \\n: with \\r inside it is rather a file of many lines."""
+    place = only.rstrip(b"\r").find(b"\r")
+    if place >= 0:
         raise DataError(
             f"lines end in a bare carriage return (byte offset {place}), as on very old Macs: "
             "convert it with tr '\\r' '\\n'",
@@ -204,10 +205,11 @@ def _refuse_foreign(start: bytes, name: str | Path) -> None:
 
 
 def _blocks(stream: IO[bytes], name: str | Path) -> Iterator[bytes]:
-    """Pieces of a stream; a damaged gzip file is reported as such."""
+    """Pieces of a stream as they come; a damaged gzip file is reported as such."""
+    read = getattr(stream, "read1", stream.read)  # read1 does not wait for a slow pipe to fill the block
     done = 0
     try:
-        while block := stream.read(BLOCK):
+        while block := read(BLOCK):
             done += len(block)
             yield block
     except EOFError:

