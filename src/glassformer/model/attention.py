@@ -59,11 +59,11 @@ def softmax_where(scores_BHTS: Tensor, may_attend: Tensor | None) -> Tensor:
     """
     if may_attend is None:
         return scores_BHTS.softmax(-1)
-    # The lowest number that the precision can hold becomes exactly 0 beside any real score. Where there is
-    # no real score the softmax is flat instead of NaN, and the second filling makes it 0.
-    blocked = ~may_attend
-    lowest = torch.finfo(scores_BHTS.dtype).min
-    return scores_BHTS.masked_fill(blocked, lowest).softmax(-1).masked_fill(blocked, 0.0)
+    # A row of nothing but -∞ would be NaN, and so would its gradient: such a row gets zeros, whose softmax is
+    # flat, and the second filling makes that 0.
+    none_BHT1 = ~may_attend.any(-1, keepdim=True)
+    filling = torch.zeros_like(none_BHT1, dtype=scores_BHTS.dtype).masked_fill(~none_BHT1, float("-inf"))
+    return torch.where(may_attend, scores_BHTS, filling).softmax(-1).masked_fill(none_BHT1, 0.0)
 
 
 def attend_fused(

@@ -122,5 +122,5 @@ class Output(nn.Module):
 
     def forward(self, states_BTD: Tensor) -> Tensor:
         logits_BTV = F.linear(states_BTD, self.weight_VD, self.bias_V)
-        padding_V = torch.arange(logits_BTV.shape[-1], device=logits_BTV.device) == self.pad
-        return logits_BTV.masked_fill(padding_V, float("-inf"))
+        logits_BTV[..., self.pad] = float("-inf")
+        return logits_BTV

@@ -64,8 +64,8 @@ class Sinusoidal(Positions):
     def embed(self, x_BTD: Tensor, places: range) -> Tensor:
         if places.stop > self.table_TD.shape[0]:
             # Rounded to float32 whatever the model's precision, so that every precision sees one table.
-            longer = sinusoids(2 * places.stop, self.width).float()
-            self.table_TD = longer.to(self.table_TD)
+            with torch.inference_mode(False):  # training goes on with what translating has grown
+                self.table_TD = sinusoids(2 * places.stop, self.width).float().to(self.table_TD)
         return x_BTD + self.table_TD[places.start : places.stop]
 
 
@@ -106,7 +106,8 @@ class Rotary(Positions):
 
     def turn(self, x_BHTK: Tensor, places: range) -> Tensor:
         if places.stop > self.cos_sin_2TK.shape[1]:
-            self.cos_sin_2TK = self._table(2 * places.stop).to(self.cos_sin_2TK)
+            with torch.inference_mode(False):
+                self.cos_sin_2TK = self._table(2 * places.stop).to(self.cos_sin_2TK)
         cos_TK, sin_TK = self.cos_sin_2TK[:, places.start : places.stop]
         quarter_turn = torch.stack([-x_BHTK[..., 1::2], x_BHTK[..., 0::2]], dim=-1).flatten(-2)
         return x_BHTK * cos_TK + quarter_turn * sin_TK

@@ -92,3 +92,14 @@ def test_no_positions_change_nothing() -> None:
     assert none.embed(x, range(3)) is x
     assert none.turn(x, range(3)) is x
     assert none.bias(range(3), range(3)) is None
+
+
+def test_what_translating_has_grown_serves_training() -> None:
+    """A table that grew in inference mode must still let gradients through."""
+    for positions in (Sinusoidal(8, length=2), Rotary(8, length=2)):
+        with torch.inference_mode():
+            positions.embed(torch.zeros(1, 9, 8), range(9))
+            positions.turn(torch.zeros(1, 1, 9, 8), range(9))
+        x = torch.randn(1, 1, 9, 8, requires_grad=True)
+        (positions.turn(x, range(9)) + positions.embed(x[0], range(9))).sum().backward()
+        assert x.grad is not None
