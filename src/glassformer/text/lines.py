@@ -42,13 +42,10 @@ def read_lines(path: str | Path, errors: Errors = "strict") -> Iterator[str]:
 
 
 def count_lines(path: str | Path) -> int:
-    """How many lines `read_lines` gives; the text itself is not looked at."""
-    count, last = 0, b"\n"
+    """How many lines `read_lines` gives, without making text of them."""
     with open_bytes(path) as stream:
-        for block in _blocks(stream, path):
-            count += block.count(b"\n")
-            last = block[-1:]
-    return count + (last != b"\n")
+        blocks = (block for _, block in _whole_lines(stream, path))
+        return sum(block.count(b"\n") + (not block.endswith(b"\n")) for block in blocks if block)
 
 
 def open_bytes(path: str | Path) -> IO[bytes]:
@@ -62,18 +59,23 @@ def open_bytes(path: str | Path) -> IO[bytes]:
     except OSError as error:
         raise DataError(f"can't be opened: {error.strerror}", path) from None
     if stream.peek(2)[:2] == b"\x1f\x8b":
-        return gzip.GzipFile(fileobj=_ClosedWithOwner(stream))  # type: ignore[return-value]
+        return _Gzip(stream)  # type: ignore[return-value]
     if str(path).endswith(".gz") and stream.peek(1):
         stream.close()
         raise DataError("its name ends in .gz, but it is not a gzip file", path)
     return stream
 
 
-class _ClosedWithOwner(io.BufferedReader):
-    """A reader for GzipFile to own: closing the GzipFile closes the file as well."""
+class _Gzip(gzip.GzipFile):
+    """Unpacks a stream that is open already (a pipe can't be opened twice), and closes it with itself."""
 
-    def __init__(self, stream: io.BufferedReader) -> None:
-        super().__init__(stream.detach())
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__(fileobj=stream)
+        self._stream = stream
+
+    def close(self) -> None:
+        super().close()
+        self._stream.close()
 
 
 def decode_lines(stream: IO[bytes], name: str | Path, errors: Errors = "strict") -> Iterator[str]:
@@ -82,8 +84,8 @@ def decode_lines(stream: IO[bytes], name: str | Path, errors: Errors = "strict")
     A block that is plain UTF-8 is decoded at once, which is several times faster than line by line;
     `decode_lines_with_ends` is the slow twin, and says what is wrong.
     """
-    number, offset = 0, 0
-    for block in _whole_lines(stream, name):
+    number = 0
+    for offset, block in _whole_lines(stream, name):
         try:
             text = None if b"\0" in block else block.decode("utf-8")
         except UnicodeDecodeError:
@@ -99,18 +101,16 @@ def decode_lines(stream: IO[bytes], name: str | Path, errors: Errors = "strict")
                 lines = [line.removesuffix("\r") for line in lines]
             yield from lines
         number += block.count(b"\n")
-        offset += len(block)
 
 
 def decode_lines_with_ends(
     stream: IO[bytes], name: str | Path, errors: Errors = "strict"
 ) -> Iterator[tuple[str, str]]:
     r"""Lines with the end each one had: "\n", "\r\n", or, in the last line, also "\r" or nothing."""
-    number, offset = 0, 0
-    for block in _whole_lines(stream, name):
+    number = 0
+    for offset, block in _whole_lines(stream, name):
         yield from _decode_block(block, name, errors, number, offset)
         number += block.count(b"\n")
-        offset += len(block)
 
 
 def _decode_block(
@@ -163,33 +163,34 @@ def _guess(body: bytes) -> str:
     )
 
 
-def _whole_lines(stream: IO[bytes], name: str | Path) -> Iterator[bytes]:
-    """Blocks that end where a line ends; the byte order mark is gone, foreign encodings are refused."""
-    rest, first = b"", True
+def _whole_lines(stream: IO[bytes], name: str | Path) -> Iterator[tuple[int, bytes]]:
+    """Blocks that end where a line ends, with their byte offsets; a byte order mark is skipped."""
+    rest, offset = b"", 0
     for block in _blocks(stream, name):
         cut = block.rfind(b"\n") + 1
         whole, rest = (rest + block[:cut], block[cut:]) if cut else (b"", rest + block)
         if whole:
-            yield _without_mark(whole, name) if first else whole
-            first = False
+            mark = 0 if offset else _mark(whole, name)
+            yield offset + mark, whole[mark:]
+            offset += len(whole)
         if len(rest) > LONGEST_LINE:
             raise DataError(f"a line of more than {LONGEST_LINE >> 20} MiB: is this a text file?", name)
     if rest:
-        if first:
-            rest = _without_mark(rest, name)
+        mark = 0 if offset else _mark(rest, name)
+        if not offset:
             _refuse_bare_returns(rest, name)
-        yield rest
+        yield offset + mark, rest[mark:]
 
 
-def _without_mark(start: bytes, name: str | Path) -> bytes:
-    """The start of a stream without its byte order mark; one that begins like another format is refused."""
+def _mark(start: bytes, name: str | Path) -> int:
+    """Length of the byte order mark at the start of a stream; foreign encodings and formats are refused."""
     for mark, kind in FOREIGN_MARKS.items():
         if start.startswith(mark):
             if kind.startswith("UTF"):
                 remedy = f"convert it with iconv -f {kind} -t UTF-8"
                 raise DataError(f"this looks like {kind} (byte offset 0): {remedy}", name, 1)
             raise DataError(f"this is {kind}: unpack it first (only gzip is read as it is)", name)
-    return start.removeprefix(BOM)
+    return len(BOM) if start.startswith(BOM) else 0
 
 
 def _refuse_bare_returns(only: bytes, name: str | Path) -> None:
