@@ -19,6 +19,7 @@ from glassformer.model.parts import Dropout, RMSNorm, linear, packed_linear
 from glassformer.model.positions import Positions
 from glassformer.model.record import tell, watching
 from glassformer.model.scores import Scale, ScaledDot, Score, make_score
+from glassformer.model.silence import loudness
 from glassformer.model.state import CrossCache, SelfCache
 
 
@@ -199,6 +200,8 @@ class Heads(nn.Module):
                 q_BHTK, k_BGSK, v_BGSU, may_attend, score=self.score, bias=bias, dropout=self.dropout
             )
             tell("attention", self.place, weights_BHTS)
+        if (loud_BH11 := loudness(self.place, self.heads, attended_BHTU)) is not None:
+            attended_BHTU = attended_BHTU * loud_BH11
         return self.output(merge_heads(attended_BHTU))
 
 
