@@ -71,8 +71,6 @@ class Progress:
     """validations since then"""
     validated_at: float = 0.0
     """`seconds` at the last validation"""
-    finished: str = ""
-    """why the run is over, if it is"""
     window: Window = field(default_factory=Window)
 
     @classmethod

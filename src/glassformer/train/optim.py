@@ -145,6 +145,11 @@ class MovingMean:
         self.count += 1
         torch._foreach_lerp_(self.mean, self.parameters, 1 / min(self.count, self.reach))
 
+    def restart(self, count: int) -> None:
+        """Take the present weights for the mean of `count` updates."""
+        self.count = count
+        self.mean = [parameter.detach().clone() for parameter in self.parameters]
+
     @torch.no_grad()
     def swap(self) -> None:
         """Exchange weights and mean: once to look at the mean, once more to go on training."""

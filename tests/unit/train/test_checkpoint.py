@@ -50,7 +50,7 @@ def steps(checkpoints: Checkpoints) -> list[int]:
 
 def test_all_of_the_state_comes_back(checkpoints: Checkpoints, bundle: Bundle) -> None:
     window = Window(updates=3, loss=0.1 + 0.2, nll=1 / 3, tokens=17, gradient=2.5, seconds=0.7)
-    progress = Progress(7, 1, 4, 900, 12.5, 2, 1, 5, 3.25, 6, 1, 11.0, "", window)
+    progress = Progress(7, 1, 4, 900, 12.5, 2, 1, 5, 3.25, 6, 1, 11.0, window)
     checkpoints.save(bundle, progress, {"exp_avg.x": torch.arange(3.0), "step.x": torch.tensor(7.0)}, 3.25)
     found = checkpoints.newest()
     assert found is not None
