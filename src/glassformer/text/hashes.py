@@ -20,9 +20,9 @@ def hash_text(text: str, key: bytes = b"") -> int:
 class HashSet:
     """Which hashes were seen before, a chunk at a time.
 
-    Sorted runs, each more than twice as long as the next: adding n chunks costs O(n log n), and nothing
-    is kept but the numbers. Two texts fall together by chance about once in 37 million million pairs of
-    texts at a million texts: n²/2 ÷ 2⁶⁴.
+    Sorted runs, each more than twice as long as the next: adding n hashes costs O(n log n), and nothing is
+    kept but the numbers. The chance that any two of n different texts fall together is n²/2 ÷ 2⁶⁴: three in
+    a hundred million for a million texts, three in ten thousand for a hundred million.
     """
 
     def __init__(self) -> None:
