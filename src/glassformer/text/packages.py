@@ -138,6 +138,7 @@ def _download(package: Package, folder: Path) -> None:
     command = [
         sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes",
         "--disable-pip-version-check", "--no-input", "--progress-bar=off", "--quiet",
+        "--retries=1",  # the default keeps a machine without network waiting for half a minute
         "--dest", str(folder), "--requirement", str(requirements),
     ]
     # fmt: on
