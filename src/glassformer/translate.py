@@ -140,12 +140,24 @@ class Translator:
         options: Options,
     ) -> Iterator[Translation]:
         prefixes = _prefixes(options.get("prefix"))
-        while texts := list(itertools.islice(lines, window)):
-            for number, text in texts:
-                if not isinstance(text, str):
-                    raise RequestError(f"text {number} is {type(text).__name__}, not a string: {text!r:.80}")
+        trouble: GlassformerError | None = None
+        while trouble is None:
+            texts: list[tuple[int, str]] = []
+            try:
+                for number, text in itertools.islice(lines, window):
+                    if not isinstance(text, str):
+                        raise RequestError(
+                            f"text {number} is {type(text).__name__}, not a string: {text!r:.80}"
+                        )
+                    texts.append((number, text))
+            except GlassformerError as error:
+                trouble = error  # a line that can't be read: what came before it is translated first
+            if not texts:
+                break
             begins = list(itertools.islice(prefixes, len(texts)))
             yield from self._window(texts, begins, engine, search, options)
+        if trouble is not None:
+            raise trouble
 
     def _window(
         self,

@@ -19,6 +19,7 @@ app = App(
 # Commands are named here and loaded when they are called, so that `glass --help` imports no torch.
 COMMANDS = {
     "demo": "Train a small model here and now, and translate with it.",
+    "translate": "Translate a text, a file, or standard input line by line.",
     "evaluate": "Score translations, with intervals, and test one system against another.",
     "data": "Fetch named corpora; count, measure and clean text files.",
     "config": "Print every setting of a recipe with its meaning.",
