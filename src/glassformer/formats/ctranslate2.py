@@ -1,0 +1,358 @@
+"""CTranslate2: a bundle written by a converter of our own, exact in float32, and small and fast in int8.
+
+Its encoder and decoder can be told almost every choice our model has. Two things are ours to mind: its table
+of sinusoids differs from the paper's, so the table always goes along; and the padding, from which the decoder
+starts, must never be said, so its output bias is -∞.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer import settings
+from glassformer.bundle import CARD, Bundle, weights_of
+from glassformer.config import ModelConfig
+from glassformer.engine import TorchEngine
+from glassformer.errors import BundleError, FormatError, MissingExtraError
+from glassformer.formats.ctranslate2_weights import write
+from glassformer.formats.names import token_names
+from glassformer.formats.proof import LONGEST, Ids, Proof, prove, sample_texts
+from glassformer.search.scoring import Hypothesis, SearchOptions, length_factor
+from glassformer.text.packages import cache_directory
+from glassformer.weights import atomic_directory
+
+Quantization = Literal["float32", "int8"]
+
+CALL: dict[str, Any] = {"min_decoding_length": 0, "max_input_length": 0, "return_end_token": True}
+"""its own defaults (1, 1024, no) change results"""
+CONVERTER = 1
+"""goes up when the files that the same bundle gives change: then nothing old is taken from the cache"""
+HASHES = "sha256.json"
+KEPT = 8
+"""converted models in the cache, at most"""
+
+
+def export_bundle(
+    bundle: Bundle,
+    to: str | Path,
+    quantization: Quantization = "float32",
+    *,
+    texts: Sequence[str] | None = None,
+    force: bool = False,
+) -> Proof:
+    """Write a directory that `ctranslate2.Translator` loads; all of it, proved, or nothing."""
+    to = Path(to)
+    refuse(bundle)
+    refuse_existing(to)
+    with atomic_directory(to) as directory:
+        proof = write_proved(bundle, directory, quantization, texts=texts, force=force)
+        bundle.tokenizers.save(directory)
+        (directory / CARD).write_text(bundle.card, "utf-8")
+    return proof
+
+
+def write_proved(
+    bundle: Bundle,
+    directory: Path,
+    quantization: Quantization,
+    *,
+    texts: Sequence[str] | None = None,
+    force: bool = False,
+) -> Proof:
+    """Write the files and run them. What is proved is float32; int8 is rounding, which is only reported."""
+    require_ctranslate2("a CTranslate2 model")
+    if quantization not in get_args(Quantization):
+        raise FormatError(f"quantization = {quantization!r}: choose {' | '.join(get_args(Quantization))}")
+    source = bundle.tokenizers.source
+    texts = [text for text in texts or sample_texts(source) if source.encode(text)]  # it skips empty input
+    write(bundle, directory, "float32")
+    proof = prove(bundle, Converted(bundle, directory), texts).check(force)
+    if quantization == "float32":
+        return proof
+    write(bundle, directory, quantization)
+    rounded = prove(bundle, Converted(bundle, directory), texts)
+    remark = (
+        f"{quantization}: {rounded.agree} of {rounded.sentences} translations stay the same, "
+        f"logits move by up to {rounded.difference:.1e}"
+    )
+    return replace(proof, remarks=(*proof.remarks, remark))
+
+
+def reasons_against(config: ModelConfig) -> list[str]:
+    """All that keeps a model out of this format; none if it fits."""
+    found = []
+    if config.score != "scaled_dot":
+        found.append(f"score = '{config.score}': it only knows the scaled dot product")
+    if config.query_key_norm:
+        found.append("query_key_norm = true: it does not normalise the queries and keys as we do")
+    if config.positions == "alibi":
+        found.append("positions = 'alibi': its encoder has none")
+    head_width = config.head_width or config.width // config.heads
+    if config.value_width not in (0, head_width):
+        found.append(f"value_width = {config.value_width}: values must be as wide as keys ({head_width})")
+    return found
+
+
+def refuse(bundle: Bundle) -> None:
+    if found := reasons_against(bundle.config.model):
+        raise FormatError("CTranslate2 can't hold this model; keep it as a bundle", found)
+
+
+def refuse_existing(path: Path) -> None:
+    """A conversion replaces nothing."""
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise FormatError(f"{path} exists: it is left as it is; choose another name")
+
+
+def require_ctranslate2(what: str) -> Any:
+    try:
+        import ctranslate2
+    except ImportError:
+        raise MissingExtraError(what, "ctranslate2", "fast") from None
+    return ctranslate2
+
+
+class _Names:
+    """Ids ↔ the names by which CTranslate2 knows them."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._source = token_names(bundle.tokenizers.source)
+        self._target = token_names(bundle.tokenizers.target)
+        self._ids = {name: i for i, name in enumerate(self._target)}
+
+    def of_sources(self, sources: Sequence[Ids]) -> list[list[str]]:
+        return [[self._source[i] for i in source] for source in sources]
+
+    def of_targets(self, targets: Sequence[Ids]) -> list[list[str]]:
+        return [[self._target[i] for i in target] for target in targets]
+
+    def ids(self, names: Sequence[str]) -> list[int]:
+        return [self._ids[name] for name in names]
+
+
+class Converted:
+    """A written directory, run by CTranslate2: the other side of a proof."""
+
+    def __init__(self, bundle: Bundle, directory: Path) -> None:
+        ctranslate2 = require_ctranslate2("a CTranslate2 model")
+        self.name = f"CTranslate2 {ctranslate2.__version__}"
+        self._bundle, self._names = bundle, _Names(bundle)
+        self._translator = ctranslate2.Translator(str(directory), compute_type="default", intra_threads=1)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return self._bundle.tokenizers.source.encode_batch(texts)  # it takes pieces: the tokenizer is ours
+
+    def translate(self, sources: Sequence[Ids], beams: int) -> list[list[int]]:
+        return [said for said, _ in self._search(sources, beam_size=beams)]
+
+    def logits(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Tensor]:
+        """It shows the logits of its own greedy search: good as far as that says what the target says."""
+        found = []
+        searched = self._search(sources, beam_size=1, return_logits_vocab=True)
+        for target, (said, logits) in zip(targets, searched, strict=True):
+            differs = [a != b for a, b in zip(said, target, strict=False)]
+            same = differs.index(True) if True in differs else len(differs)
+            found.append(torch.stack([torch.from_numpy(np.array(row)) for row in logits[: same + 1]]))
+        return found
+
+    def _search(self, sources: Sequence[Ids], **options: Any) -> list[tuple[list[int], Any]]:
+        eos = self._bundle.config.vocabulary.eos
+        results = self._translator.translate_batch(
+            self._names.of_sources(sources), max_decoding_length=LONGEST, **CALL, **options
+        )
+        found = []
+        for result in results:
+            said = self._names.ids(result.hypotheses[0])
+            found.append(([i for i in said if i != eos], result.logits[0] if result.logits else []))
+        return found
+
+
+# --- the engine of `glass translate` and `glass serve` ---
+
+
+def load_engine(
+    bundle: Bundle, threads: int = 0, quantization: Quantization = "float32"
+) -> CTranslate2Engine:
+    """An engine for a bundle, which is converted when it is first seen and kept in the cache.
+
+    `threads` batches are translated at a time, each on one processor thread; 0 means one for each core.
+    """
+    require_ctranslate2("engine ctranslate2")
+    refuse(bundle)
+    device = bundle.model.output_weight.device
+    if device.type != "cpu":
+        raise FormatError(f"engine ctranslate2 runs on the processor, but this model is on {device}")
+    return CTranslate2Engine(bundle, cached(bundle, quantization), threads or _cores())
+
+
+class CTranslate2Engine:
+    """Translates ids with CTranslate2. In float32 it gives what our own search gives, or refuses."""
+
+    name = "ctranslate2"
+
+    def __init__(self, bundle: Bundle, directory: Path, workers: int, batch_tokens: int = 1024) -> None:
+        ctranslate2 = require_ctranslate2("engine ctranslate2")
+        self._names, self._eos = _Names(bundle), bundle.config.vocabulary.eos
+        self._batch = {"max_batch_size": batch_tokens, "batch_type": "tokens"}
+        self._translator = ctranslate2.Translator(
+            str(directory), compute_type="default", inter_threads=workers, intra_threads=1
+        )
+        self._torch = TorchEngine(bundle.model, workers=workers)
+
+    def refuses(self, options: SearchOptions) -> str:
+        if options.sampling:
+            return "it draws other random numbers"
+        if options.stop != "beam_finished":
+            return f"it has no stop = '{options.stop}'"
+        if options.penalty != "length":
+            return f"it has no penalty = '{options.penalty}'"
+        if options.min_length or options.no_repeat_ngram:
+            return "it shares out the probability of forbidden tokens (min_length, no_repeat_ngram)"
+        return ""
+
+    def translate_ids(
+        self,
+        sources: Sequence[Ids],
+        options: SearchOptions,
+        *,
+        max_lengths: Sequence[int],
+        prefixes: Sequence[Ids] | None = None,
+        seeds: Sequence[int] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """As the protocol says. Forced prefixes, which it scores in another way, go to our own search."""
+        if prefixes is not None and any(prefixes):
+            return self._torch.translate_ids(sources, options, max_lengths=max_lengths, prefixes=prefixes)
+        count = options.n_best if len(set(max_lengths)) == 1 else options.beams
+        found = self._search(sources, options, max(max_lengths, default=1), count)
+        # It takes one maximum for all. A sentence that came near its own is searched again with that.
+        again: dict[int, list[int]] = {}
+        for place, longest in enumerate(max_lengths):
+            if longest < max(max_lengths) and not _ended_before(longest, found[place], options.beams):
+                again.setdefault(longest, []).append(place)
+        for longest, places in again.items():
+            searched = self._search([sources[place] for place in places], options, longest, count)
+            for place, hypotheses in zip(places, searched, strict=True):
+                found[place] = hypotheses
+        best = [hypotheses[: options.n_best] for hypotheses in found]
+        self._add_token_log_probs(sources, best)
+        return best
+
+    def _search(
+        self, sources: Sequence[Ids], options: SearchOptions, longest: int, count: int
+    ) -> list[list[Hypothesis]]:
+        """`count` hypotheses for each source, without the log-probabilities of their tokens."""
+        results = self._translator.translate_batch(
+            self._names.of_sources(sources),
+            beam_size=options.beams,
+            num_hypotheses=count,
+            length_penalty=options.length_penalty,
+            max_decoding_length=longest,
+            return_scores=True,
+            **self._batch,
+            **CALL,
+        )
+        return [
+            [
+                self._hypothesis(names, score, options.length_penalty)
+                for names, score in zip(result.hypotheses, result.scores, strict=True)
+            ]
+            for result in results
+        ]
+
+    def _hypothesis(self, names: Sequence[str], score: float, alpha: float) -> Hypothesis:
+        ids = self._names.ids(names)
+        finished = not ids or ids[-1] == self._eos  # nothing in, nothing out: that is an end, too
+        log_prob = score * float(length_factor(len(ids), alpha)) if ids else 0.0
+        return Hypothesis(ids[:-1] if finished else ids, log_prob, score, [], finished)
+
+    def _add_token_log_probs(self, sources: Sequence[Ids], best: Sequence[Sequence[Hypothesis]]) -> None:
+        """The search gives sums only: read what was chosen once more."""
+        chosen = [(source, one) for source, row in zip(sources, best, strict=True) if source for one in row]
+        results = self._translator.score_batch(
+            self._names.of_sources([source for source, _ in chosen]),
+            self._names.of_targets([one.tokens for _, one in chosen]),
+            max_input_length=0,
+            **self._batch,
+        )
+        for (_, one), result in zip(chosen, results, strict=True):
+            one.token_log_probs = list(result.log_probs[: len(one.tokens) + one.finished])
+
+
+def _ended_before(longest: int, hypotheses: Sequence[Hypothesis], beams: int) -> bool:
+    """The search was over before a maximum of `longest` could have changed it."""
+    lengths = [len(one.tokens) + one.finished for one in hypotheses]
+    return len(lengths) == beams and max(lengths) < longest
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# --- the cache of converted bundles ---
+
+_converting = threading.Lock()
+
+
+def cached(bundle: Bundle, quantization: Quantization = "float32") -> Path:
+    """The directory of a converted bundle: the one in the cache if it is intact, else made now."""
+    place = cache_directory() / "ctranslate2" / fingerprint(bundle, quantization)
+    with _converting:
+        try:
+            if not _intact(place):
+                with atomic_directory(place) as directory:
+                    write_proved(bundle, directory, quantization)
+                    (directory / HASHES).write_text(json.dumps(_file_hashes(directory)), "utf-8")
+            os.utime(place)
+            _drop_oldest(place.parent)
+        except (OSError, BundleError) as error:
+            raise FormatError(f"{place} can't be written: {error}; set XDG_CACHE_HOME") from None
+    return place
+
+
+def fingerprint(bundle: Bundle, quantization: Quantization) -> str:
+    """The same for the same weights, vocabulary and shape, converted in the same way."""
+    version = require_ctranslate2("engine ctranslate2").__version__
+    config = bundle.config
+    total = hashlib.sha256(f"{CONVERTER} {version} {quantization}\n".encode())
+    total.update(f"{settings.dumps(config.model)}{settings.dumps(config.vocabulary)}".encode())
+    total.update(bundle.tokenizers.fingerprint().encode())
+    for name, tensor in weights_of(bundle.model).items():
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        total.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return total.hexdigest()
+
+
+def _file_hashes(directory: Path) -> dict[str, str]:
+    found = {}
+    for path in sorted(directory.iterdir()):
+        if path.name != HASHES:
+            with path.open("rb") as file:
+                found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def _intact(directory: Path) -> bool:
+    try:
+        kept = json.loads((directory / HASHES).read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(kept == _file_hashes(directory))
+
+
+def _drop_oldest(folder: Path) -> None:
+    """Models are large: only those used last stay."""
+    kept = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    for path in sorted(kept, key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        shutil.rmtree(path, ignore_errors=True)
