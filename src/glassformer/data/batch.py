@@ -131,8 +131,8 @@ def _resample_side(
 class BatchOrder:
     """Which pairs make up which batch, epoch by epoch.
 
-    Pairs of like length go together, so that little is padding; which of them, and the order of the
-    batches, is drawn anew each epoch. A batch holds as many rows as keep rows × longest target (eos
+    Pairs of about the same length go together, so that little is padding; which of them, and the order of
+    the batches, is drawn anew each epoch. A batch holds as many rows as keep rows × longest target (eos
     included) within `batch_tokens` and rows × longest source within SOURCE_ROOM times that; a pair too long
     for that makes a batch by itself. `groups` are (pairs, weight) of corpora that stand one after the other:
     an epoch goes through a corpus as often as its weight says, with a fresh sample for the fraction.
@@ -167,7 +167,7 @@ class BatchOrder:
     def _make(self, epoch: int) -> EpochBatches:
         draw = np.random.PCG64(np.random.SeedSequence([self._seed, epoch]))
         chosen = self._chosen(draw)
-        order = chosen[_by_length(self._source[chosen], self._target[chosen])]
+        order = chosen[_by_length(self._source[chosen], self._target[chosen], draw)]
         starts = _pack(self._source[order], self._target[order], self._budget)
         return EpochBatches(order, starts, _shuffled(len(starts) - 1, draw))
 
@@ -210,14 +210,18 @@ def _shuffled(count: int, draw: np.random.PCG64) -> Ids:
     return np.argsort(draw.random_raw(count), kind="stable")
 
 
-def _by_length(source: Ids, target: Ids) -> Ids:
-    """An order in which neighbours are alike: by target, then by source, there and back again.
+def _by_length(source: Ids, target: Ids, draw: np.random.PCG64) -> Ids:
+    """An order in which neighbours are about as long: by target, then by source, there and back again.
 
-    Equal lengths keep the (random) order they came in.
+    Lengths are blurred by one token, or nearly the same pairs would meet in every epoch: on Multi30k with 800
+    tokens a batch that is 3% more padding, and a third of the batch-mates that stay together.
     """
-    room = int(source.max(initial=0)) + 1
-    back = np.where(target % 2, source, room - source)
-    return np.argsort(target.astype(np.int64) * (room + 1) + back, kind="stable")
+    bits = draw.random_raw(len(source)).astype(np.int64)
+    blurred_target = target.astype(np.int64) + (bits & 1)
+    blurred_source = 4 * source.astype(np.int64) + (bits >> 1 & 7)
+    room = int(blurred_source.max(initial=0)) + 1
+    there_and_back = np.where(blurred_target % 2, blurred_source, room - blurred_source)
+    return np.argsort(blurred_target * (room + 1) + there_and_back, kind="stable")
 
 
 def _pack(source: Ids, target: Ids, budget: int) -> Ids:
