@@ -41,55 +41,63 @@ class Slot:
 
     ours: str
     theirs: tuple[str, ...]
+    shape: tuple[int, ...]
+    """of each of theirs"""
     model_axis: int | None
     """the axis that is the model dimension"""
 
 
 def slots(config: ModelConfig) -> list[Slot]:
     """Everything but embeddings, positions and the output bias."""
+    width, inner = config.width, config.feed_forward
     found = []
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
         for number in range(layers):
-            found += _layer(f"{side}.layers.{number}", side == "decoder")
+            found += _layer(f"{side}.layers.{number}", width, inner, side == "decoder")
         if config.norm == "pre":
-            found += _norm(f"{side}.final_norm", f"model.{side}.layer_norm")
+            found += _norm(f"{side}.final_norm", f"model.{side}.layer_norm", width)
     return found
 
 
-def _layer(ours: str, has_cross: bool) -> list[Slot]:
+def _layer(ours: str, width: int, inner: int, has_cross: bool) -> list[Slot]:
     theirs = f"model.{ours}"
+    own, other = f"{theirs}.self_attn", f"{theirs}.encoder_attn"
     found = [
-        *_reads(f"{ours}.attention.query_key_value", f"{theirs}.self_attn", ("q_proj", "k_proj", "v_proj")),
-        *_writes(f"{ours}.attention.output", f"{theirs}.self_attn.out_proj"),
-        *_norm(f"{ours}.attention_residual.norm", f"{theirs}.self_attn_layer_norm"),
-        *_reads(f"{ours}.feed_forward.inner", theirs, ("fc1",)),
-        *_writes(f"{ours}.feed_forward.outer", f"{theirs}.fc2"),
-        *_norm(f"{ours}.feed_forward_residual.norm", f"{theirs}.final_layer_norm"),
+        *_reads(f"{ours}.attention.query_key_value", own, ("q_proj", "k_proj", "v_proj"), width, width),
+        *_writes(f"{ours}.attention.output", f"{own}.out_proj", width, width),
+        *_norm(f"{ours}.attention_residual.norm", f"{own}_layer_norm", width),
+        *_reads(f"{ours}.feed_forward.inner", theirs, ("fc1",), width, inner),
+        *_writes(f"{ours}.feed_forward.outer", f"{theirs}.fc2", width, inner),
+        *_norm(f"{ours}.feed_forward_residual.norm", f"{theirs}.final_layer_norm", width),
     ]
     if has_cross:
         found += [
-            *_reads(f"{ours}.cross.query", f"{theirs}.encoder_attn", ("q_proj",)),
-            *_reads(f"{ours}.cross.key_value", f"{theirs}.encoder_attn", ("k_proj", "v_proj")),
-            *_writes(f"{ours}.cross.output", f"{theirs}.encoder_attn.out_proj"),
-            *_norm(f"{ours}.cross_residual.norm", f"{theirs}.encoder_attn_layer_norm"),
+            *_reads(f"{ours}.cross.query", other, ("q_proj",), width, width),
+            *_reads(f"{ours}.cross.key_value", other, ("k_proj", "v_proj"), width, width),
+            *_writes(f"{ours}.cross.output", f"{other}.out_proj", width, width),
+            *_norm(f"{ours}.cross_residual.norm", f"{other}_layer_norm", width),
         ]
     return found
 
 
-def _reads(ours: str, theirs: str, parts: tuple[str, ...]) -> list[Slot]:
+def _reads(ours: str, theirs: str, parts: tuple[str, ...], width: int, out: int) -> list[Slot]:
     """Linear maps out of the model dimension."""
     return [
-        Slot(f"{ours}.weight", tuple(f"{theirs}.{part}.weight" for part in parts), 1),
-        Slot(f"{ours}.bias", tuple(f"{theirs}.{part}.bias" for part in parts), None),
+        Slot(f"{ours}.weight", tuple(f"{theirs}.{part}.weight" for part in parts), (out, width), 1),
+        Slot(f"{ours}.bias", tuple(f"{theirs}.{part}.bias" for part in parts), (out,), None),
     ]
 
 
-def _writes(ours: str, theirs: str) -> list[Slot]:
+def _writes(ours: str, theirs: str, width: int, into: int) -> list[Slot]:
     """A linear map into the model dimension."""
-    return [Slot(f"{ours}.{kind}", (f"{theirs}.{kind}",), 0) for kind in ("weight", "bias")]
+    return [
+        Slot(f"{ours}.weight", (f"{theirs}.weight",), (width, into), 0),
+        Slot(f"{ours}.bias", (f"{theirs}.bias",), (width,), 0),
+    ]
 
 
-_norm = _writes  # gain and bias of a norm stand in the model dimension, too
+def _norm(ours: str, theirs: str, width: int) -> list[Slot]:
+    return [Slot(f"{ours}.{kind}", (f"{theirs}.{kind}",), (width,), 0) for kind in ("weight", "bias")]
 
 
 def halves(width: int) -> Tensor:
@@ -108,7 +116,7 @@ def to_theirs(config: ModelConfig, weights: Mapping[str, Tensor], pad: int) -> d
     for slot in slots(config):
         tensor = weights.get(slot.ours)
         if tensor is None:  # no attention_bias; they always have one
-            tensor = torch.zeros(len(weights[slot.ours.removesuffix("bias") + "weight"]))
+            tensor = torch.zeros(len(slot.theirs) * slot.shape[0])
         if slot.model_axis is not None:
             tensor = tensor.index_select(slot.model_axis, order)
         found.update(zip(slot.theirs, tensor.chunk(len(slot.theirs)), strict=True))
@@ -130,15 +138,6 @@ def _for_pegasus(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[str
     if config.tied != "all":
         extra |= {SHARED: weights[SOURCE], OUTPUT: weights.get(OUTPUT, weights[TARGET])}
     return extra
-
-
-def expected(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """Names and shapes that must be in a file of theirs, embeddings aside; `shapes` are ours."""
-    found = {}
-    for slot in slots(config):
-        rows, *rest = shapes[slot.ours]
-        found.update({name: (rows // len(slot.theirs), *rest) for name in slot.theirs})
-    return found
 
 
 def to_ours(
