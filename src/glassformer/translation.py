@@ -11,7 +11,7 @@ from glassformer.align import Alignment, stands_alone
 from glassformer.search.repeats import Run, kept_without_repeats
 from glassformer.search.scoring import Hypothesis, Penalty, length_factor
 from glassformer.text.sentences import Cut, split_to_fit
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.token import UNKNOWN_MARK, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -153,13 +153,16 @@ def read(hypotheses: Sequence[Hypothesis], part: Part, tokenizer: Tokenizer) -> 
 
 
 def _notes(hypothesis: Hypothesis, run: Run | None, tokenizer: Tokenizer, longest: int) -> list[Note]:
+    notes = []
     if run is not None:
         start, unit, length = run
         said = tokenizer.decode(hypothesis.tokens[start : start + unit]).strip()
-        return [Note("repetition", f"an endless repetition was cut: '{said}' {length // unit} times")]
-    if not hypothesis.finished:
-        return [Note("cut", f"cut at the maximum of {longest} tokens")]
-    return []
+        notes.append(Note("repetition", f"an endless repetition was cut: '{said}' {length // unit} times"))
+    elif not hypothesis.finished:
+        notes.append(Note("cut", f"cut at the maximum of {longest} tokens"))
+    if tokenizer.unk in hypothesis.tokens:
+        notes.append(Note("unknown", f"{UNKNOWN_MARK} stands for something the model could not say"))
+    return notes
 
 
 def joined(line: Line, alpha: float, penalty: Penalty) -> Translation:
