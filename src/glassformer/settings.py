@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import tomli_w
 
+from glassformer import extend
 from glassformer.config import PRESETS
 from glassformer.errors import ConfigError
 
@@ -193,10 +194,12 @@ def _convert(hint: Any, value: Any, key: str, found: list[str]) -> Any:
         inner = get_args(hint)[0]
         return tuple(_convert(inner, item, f"{key}[{place}]", found) for place, item in enumerate(value))
     if get_origin(hint) is Literal:
-        choices = get_args(hint)
+        name = key.rpartition(".")[2]
+        choices = [*get_args(hint), *extend.names(name)]
         if value not in choices:
             found.append(
-                f"{key} = {value!r}: choose {' | '.join(map(str, choices))}{_nearest(str(value), choices)}"
+                f"{key} = {value!r}: choose {' | '.join(map(str, choices))}"
+                f"{_nearest(str(value), choices) or extend.hint(name)}"
             )
         return value
     if hint is float and type(value) is int:

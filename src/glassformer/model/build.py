@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from glassformer import extend, settings
 from glassformer.config import ModelConfig, VocabularyConfig
 from glassformer.errors import ConfigError
 from glassformer.model.attention import CrossAttention, HeadShape, SelfAttention
@@ -49,8 +50,8 @@ def build_model(config: ModelConfig, vocabulary: VocabularyConfig) -> Transforme
 
 def check_model(config: ModelConfig, vocabulary: VocabularyConfig) -> None:
     """Refuse what can't be built, with every reason at once."""
-    problems = [f"model.{problem}" for problem in config.problems()]
-    problems += [f"vocabulary.{problem}" for problem in vocabulary.problems()]
+    problems = [f"model.{problem}" for problem in _problems(config)]
+    problems += [f"vocabulary.{problem}" for problem in _problems(vocabulary)]
     if config.tied == "all" and not vocabulary.shared:
         problems.append(
             "model.tied = 'all' makes source and target one matrix, but they have separate vocabularies; "
@@ -58,6 +59,15 @@ def check_model(config: ModelConfig, vocabulary: VocabularyConfig) -> None:
         )
     if problems:
         raise ConfigError(problems)
+
+
+def _problems(config: ModelConfig | VocabularyConfig) -> list[str]:
+    """What is wrong with a section, misspelt choices included: made in Python, none of it was checked yet."""
+    try:
+        settings.change(config, [])
+    except ConfigError as error:
+        return error.problems
+    return []
 
 
 def count_parameters(model: nn.Module) -> int:
@@ -99,25 +109,34 @@ def _added_positions(config: ModelConfig) -> Positions:
         return Sinusoidal(config.width)
     if config.positions == "learned":
         return Learned(config.width, config.max_length)
+    if config.positions in extend.ADDED_POSITIONS:
+        return extend.ADDED_POSITIONS[config.positions](config.width)
     return Positions()
 
 
 def _attention_positions(config: ModelConfig) -> Positions:
     """Positions that act inside self-attention."""
+    head_width = config.head_width or config.width // config.heads
     if config.positions == "rotary":
-        return Rotary(config.head_width or config.width // config.heads)
+        return Rotary(head_width)
     if config.positions == "alibi":
         return Alibi(config.heads)
+    if config.positions in extend.ATTENTION_POSITIONS:
+        return extend.ATTENTION_POSITIONS[config.positions](config.heads, head_width)
     return Positions()
 
 
 def _residual(config: ModelConfig) -> Residual:
-    return RESIDUALS[config.norm](NORMS[config.norm_kind](config.width), config.dropout)
+    return RESIDUALS[config.norm](_norm(config), config.dropout)
+
+
+def _norm(config: ModelConfig) -> nn.Module:
+    return {**NORMS, **extend.NORMS}[config.norm_kind](config.width)
 
 
 def _final_norm(config: ModelConfig) -> nn.Module:
     """With norms before the sub-layers nothing has normalised the last sum yet."""
-    return NORMS[config.norm_kind](config.width) if config.norm == "pre" else nn.Identity()
+    return _norm(config) if config.norm == "pre" else nn.Identity()
 
 
 def _feed_forward(config: ModelConfig) -> nn.Module:

@@ -17,6 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from glassformer import extend
 from glassformer.errors import ConfigError
 
 Scale = Literal["sqrt", "init"]
@@ -103,6 +104,8 @@ def make_score(kind: str, heads: int, query_width: int, key_width: int, scale: S
         return Bilinear(heads, query_width, key_width, scale)
     if kind == "projected":
         return Projected(heads, query_width, key_width, scale=scale)
+    if kind in extend.SCORES:
+        return extend.SCORES[kind](heads, query_width)
     raise ConfigError(f"score = {kind!r}: choose scaled_dot | additive | bilinear | projected")
 
 
