@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import os
 import sys
 
@@ -19,13 +20,17 @@ app = App(
 # Commands are named here and loaded when they are called, so that `glass --help` imports no torch.
 COMMANDS = {
     "demo": "Train a small model here and now, and translate with it.",
+    "train": "Train a model on text pairs.",
     "translate": "Translate a text, a file, or standard input line by line.",
     "evaluate": "Score translations, with intervals, and test one system against another.",
     "data": "Fetch named corpora; count, measure and clean text files.",
+    "import": "Read a model of another program: Hugging Face Marian.",
+    "export": "Write a model for other programs: Hugging Face, CTranslate2, Argos.",
     "config": "Print every setting of a recipe with its meaning.",
 }
 for command, summary in COMMANDS.items():
-    app.command(f"glassformer.cli.{command}:{command}", name=command, help=summary)
+    module = f"{command}_" if keyword.iskeyword(command) else command
+    app.command(f"glassformer.cli.{module}:{module}", name=command, help=summary)
 
 
 def main() -> None:

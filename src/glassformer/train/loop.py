@@ -345,7 +345,7 @@ class Loop:
         self.processes.wait()  # nobody writes before everybody has read
         if found is not None:
             self.progress, tensors = found.load()
-            load_weights(self.model, found.path / WEIGHTS)
+            load_weights(self.model, found.path / WEIGHTS, self.bundle.config.vocabulary)
             if self.mean:
                 self.mean.restart(self.progress.mean_count)
             own = _under("weight.", tensors)

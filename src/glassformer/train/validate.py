@@ -16,10 +16,15 @@ from glassformer.translate import Translator
 
 
 class Validator:
-    """Looks at the model of a bundle whenever it is called, each time at the same pairs."""
+    """Looks at the model of a bundle whenever it is called, each time at the same pairs.
 
-    def __init__(self, bundle: Bundle, pairs: Sequence[tuple[str, str]], config: TrainConfig) -> None:
-        self.bundle, self.config = bundle, config
+    Greedily by default: a beam takes several times as long, and ranks models just the same.
+    """
+
+    def __init__(
+        self, bundle: Bundle, pairs: Sequence[tuple[str, str]], config: TrainConfig, beams: int = 1
+    ) -> None:
+        self.bundle, self.config, self.beams = bundle, config, beams
         self.batches = _batches(bundle, pairs, config.batch_tokens)
         # Evenly spread over the file, for neighbours are often alike.
         count = min(len(pairs), max(config.validate_bleu, config.samples))
@@ -44,9 +49,9 @@ class Validator:
         return sum(float(losses.nll_sum) for losses in found) / sum(losses.tokens for losses in found)
 
     def _translate(self) -> list[str]:
-        """Greedily: the best beam would take several times as long, and rank models just the same."""
         translator = Translator(self.bundle, engine="torch")
-        return [found.text for found in translator.translate([source for source, _ in self.chosen], beams=1)]
+        sources = [source for source, _ in self.chosen]
+        return [found.text for found in translator.translate(sources, beams=self.beams)]
 
 
 def _batches(bundle: Bundle, pairs: Sequence[tuple[str, str]], batch_tokens: int) -> list[Batch]:

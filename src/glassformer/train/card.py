@@ -1,0 +1,82 @@
+"""The model card: what a finished bundle says to whoever finds it."""
+
+from __future__ import annotations
+
+from glassformer import __version__, settings
+from glassformer.bundle import Bundle
+from glassformer.config import CorpusConfig, Recipe
+from glassformer.model.build import count_parameters
+from glassformer.text.corpus import Report
+from glassformer.train.checkpoint import Progress
+from glassformer.train.report import Validation, clock
+
+
+def model_card(
+    recipe: Recipe,
+    cleaning: Report,
+    bundle: Bundle,
+    progress: Progress,
+    validation: Validation | None,
+    of: str,
+) -> str:
+    """Markdown: what it is, what it was made from, how good it is, how it was made."""
+    config = bundle.config
+    network = config.model
+    languages = f"{config.source_language or 'source'} → {config.target_language or 'target'}"
+    return "\n".join(
+        [
+            f"# {languages}",
+            "",
+            f"A Transformer of {count_parameters(bundle.model):,} parameters: "
+            f"{network.encoder_layers} + {network.decoder_layers} layers of width {network.width}, "
+            f"a vocabulary of {config.vocabulary.target_size:,}. Made with glassformer {__version__}.",
+            "",
+            "```sh",
+            f'glass translate --model DIR "…"      # {languages}',
+            "```",
+            "",
+            "## How good it is",
+            "",
+            *_metrics(validation, config.search.beams, recipe),
+            "",
+            "## What it was made from",
+            "",
+            *(f"- {_named(corpus)}" for corpus in recipe.data.corpora),
+            "",
+            "```text",
+            cleaning.table(),
+            "```",
+            "",
+            "The licence of the text is not known to the program that wrote this card: add it here.",
+            "",
+            "## How it was made",
+            "",
+            f"{progress.step:,} updates, {progress.tokens:,} target tokens, {clock(progress.seconds)}; "
+            f"the weights are those of {of}.",
+            "",
+            "```toml",
+            settings.dumps(recipe).strip(),
+            "```",
+            "",
+        ]
+    )
+
+
+def _metrics(validation: Validation | None, beams: int, recipe: Recipe) -> list[str]:
+    if validation is None:
+        return ["There were no validation pairs."]
+    origin = _named(recipe.data.valid) if recipe.data.valid.given else "pairs held out from the training text"
+    lines = [f"On {origin}:", "", f"- perplexity {validation.perplexity:.2f} a token"]
+    if validation.bleu is not None:
+        lines.append(f"- BLEU {validation.bleu:.2f}, beam {beams} (`{validation.signature}`)")
+    return [
+        *lines,
+        "",
+        "These pairs also chose the checkpoint: a test set of your own is the honest measure.",
+    ]
+
+
+def _named(corpus: CorpusConfig) -> str:
+    if corpus.name:
+        return corpus.name
+    return corpus.pairs or f"{corpus.source} and {corpus.target}"

@@ -1,0 +1,139 @@
+"""From a recipe to everything the loop needs: text, tokenizers, token store, model.
+
+What was made once is kept under DIR/data and used again while nothing has changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from glassformer.bundle import WEIGHTS, Bundle, load_weights
+from glassformer.config import BundleConfig, ModelConfig, Recipe
+from glassformer.data.batch import BatchOrder
+from glassformer.data.store import Store, complete_report, prepare_store
+from glassformer.errors import ConfigError, DataError, TokenizerError
+from glassformer.model.build import build_model
+from glassformer.text.corpus import Corpus, Report
+from glassformer.text.pairs import Pair, files_of
+from glassformer.text.sources import resolve
+from glassformer.text.tokenizer import TokenizerPair, train_tokenizers
+from glassformer.train.feed import Feed
+from glassformer.weights import atomic_directory
+
+FINGERPRINT = "made-from.txt"
+DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
+"""settings of the model that may change after its birth"""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Ready to train."""
+
+    recipe: Recipe
+    bundle: Bundle
+    feed: Feed
+    valid: list[Pair]
+    cleaning: Report
+    fingerprint: str
+    """changes whenever the text, the tokenizer or what is left out does"""
+
+
+def prepare(
+    recipe: Recipe, directory: Path, tokenizers: TokenizerPair | None = None, say: Say = print
+) -> Prepared:
+    """Read, clean, tokenise and build. `tokenizers` are those of a checkpoint that is to go on."""
+    corpus = Corpus(resolve(recipe.data))
+    names = [path.name for part in corpus.data.corpora for path in files_of(part)]
+    say(f"reading {', '.join(names)}")
+    scan = corpus.scan(directory / "data" / "scan.json")
+    if not scan.report.kept:
+        raise DataError("no pairs are left after cleaning:\n" + scan.report.table())
+    start = Bundle.load(recipe.train.start_from) if recipe.train.start_from else None
+    if tokenizers is None:
+        tokenizers = start.tokenizers if start else _tokenizers(recipe, corpus, directory / "data", say)
+    say("turning text into tokens")
+    store = prepare_store(directory / "data" / "train", corpus, tokenizers)
+    cleaning = complete_report(scan.report, store, corpus)
+    say(cleaning.table())
+    if not len(store):
+        limit = recipe.data.max_tokens
+        raise DataError(f"every pair has more than data.max_tokens = {limit} tokens on a side: raise it")
+    bundle = _bundle(recipe, corpus, tokenizers, start)
+    _check_lengths(store, bundle.config.model)
+    order = BatchOrder(
+        store.source_lengths,
+        store.target_lengths,
+        batch_tokens=recipe.train.batch_tokens,
+        seed=recipe.train.seed,
+        groups=store.groups,
+    )
+    feed = Feed(
+        store,
+        order,
+        tokenizers,
+        bundle.config.vocabulary,
+        seed=recipe.train.seed,
+        bpe_dropout=recipe.train.bpe_dropout,
+        longest=bundle.config.model.max_length,
+    )
+    return Prepared(recipe, bundle, feed, scan.valid, cleaning, store.meta["fingerprint"])
+
+
+def _tokenizers(recipe: Recipe, corpus: Corpus, folder: Path, say: Say) -> TokenizerPair:
+    """Those learned before from the same text with the same settings, or new ones."""
+    made_from = _hash(corpus.fingerprint(), dataclasses.asdict(recipe.tokenizer))
+    place = folder / "tokenizers"
+    try:
+        if (place / FINGERPRINT).read_text("utf-8") == made_from:
+            return TokenizerPair.load(place)
+    except (OSError, TokenizerError):
+        pass  # none yet, or not whole: learn them
+    say("learning the vocabulary")
+    tokenizers = train_tokenizers(recipe.tokenizer, corpus.pairs)
+    with atomic_directory(place) as temporary:
+        tokenizers.save(temporary)
+        (temporary / FINGERPRINT).write_text(made_from, "utf-8")
+    return tokenizers
+
+
+def _bundle(recipe: Recipe, corpus: Corpus, tokenizers: TokenizerPair, start: Bundle | None) -> Bundle:
+    """A new model; or that of another bundle, with this recipe's dropout."""
+    network = recipe.model
+    if start is not None:
+        dropouts = {key: getattr(recipe.model, key) for key in DROPOUTS}
+        network = replace(start.config.model, **dropouts)
+    config = BundleConfig(
+        source_language=corpus.data.source_language,
+        target_language=corpus.data.target_language,
+        vocabulary=tokenizers.vocabulary(),
+        model=network,
+        tokenizer=start.config.tokenizer if start else recipe.tokenizer,
+        search=recipe.search,
+    )
+    torch.manual_seed(recipe.train.seed)
+    model = build_model(network, config.vocabulary)
+    if start is not None and start.path is not None:
+        load_weights(model, start.path / WEIGHTS, config.vocabulary)
+    return Bundle(config, tokenizers, model)
+
+
+def _check_lengths(store: Store, network: ModelConfig) -> None:
+    longest = 1 + int(max(store.source_lengths.max(), store.target_lengths.max()))
+    if longest > network.max_length:
+        raise ConfigError(
+            f"the longest sentence has {longest} tokens, but model.max_length = {network.max_length}: "
+            f"set model.max_length={longest}, or data.max_tokens={network.max_length - 1}"
+        )
+
+
+def _hash(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,257 @@
+"""One run in one directory, from a recipe to a finished bundle.
+
+DIR/
+  recipe.toml     the settings, all of them
+  data/           vocabulary and tokens, made once
+  checkpoints/    the newest and the best; each one works as a bundle
+  metrics.jsonl   a line every few updates and one a validation
+  model/          the result
+  curves.png      loss, BLEU and learning rate, if matplotlib is installed
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from glassformer import settings
+from glassformer.bundle import RESULT, Bundle, weights_of
+from glassformer.config import Recipe, TrainConfig
+from glassformer.errors import DamagedFileError, TrainingError
+from glassformer.model.build import count_parameters
+from glassformer.text.tokenizer import TokenizerPair
+from glassformer.train.card import model_card
+from glassformer.train.changes import TEXT, Change, changes, refuse
+from glassformer.train.checkpoint import Checkpoint, Checkpoints, Progress, average_weights
+from glassformer.train.curves import plot_curves
+from glassformer.train.distributed import Processes
+from glassformer.train.loop import Loop
+from glassformer.train.prepare import Prepared, prepare
+from glassformer.train.report import METRICS, ConsoleReport, Report, Validation, clock
+from glassformer.train.validate import Validator
+from glassformer.weights import atomic_file
+
+RECIPE, CHECKPOINTS, LOCK, MADE_FROM = "recipe.toml", "checkpoints", ".lock", "made-from.txt"
+FINAL_SENTENCES = 1000
+"""validation sentences translated for the card, at most"""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out."""
+
+    path: Path
+    progress: Progress
+    validation: Validation | None
+
+
+def train(
+    recipe: Recipe,
+    directory: Path,
+    *,
+    processes: Processes | None = None,
+    report: Report | None = None,
+    allow_changes: bool = False,
+    fresh: bool = False,
+) -> Result:
+    """Train, or go on training, and finish with a bundle in DIR/model."""
+    processes = processes or Processes()
+    report = report or (ConsoleReport(directory) if processes.first else Report())
+    if recipe.train.threads:
+        torch.set_num_threads(recipe.train.threads)
+    with _held(directory, processes):
+        checkpoints = Checkpoints(
+            directory / CHECKPOINTS,
+            keep_last=recipe.train.keep_last,
+            keep_best=recipe.train.average,
+            higher_is_better=recipe.train.stop_on == "bleu",
+            say=report.say,
+        )
+        _begin(recipe, directory, checkpoints, processes, allow_changes=allow_changes, fresh=fresh)
+        prepared = _prepare(recipe, directory, checkpoints, processes, report, allow_changes)
+        try:
+            return _train(prepared, directory, checkpoints, processes, report)
+        finally:
+            report.close()
+
+
+def _begin(
+    recipe: Recipe,
+    directory: Path,
+    checkpoints: Checkpoints,
+    processes: Processes,
+    *,
+    allow_changes: bool,
+    fresh: bool,
+) -> None:
+    """Make sure that this directory is ours to go on with, and write the recipe down."""
+    if processes.first:
+        written = directory / RECIPE
+        if fresh:
+            for old in (directory / CHECKPOINTS, directory / RESULT):
+                shutil.rmtree(old, ignore_errors=True)
+        checkpoints.tidy()
+        if written.exists() and checkpoints.all():
+            before = settings.read(Recipe, written)
+            refuse(changes(before, recipe), directory, allow_changes)
+        _write(written, settings.dumps(recipe))
+    processes.wait()
+
+
+def _prepare(
+    recipe: Recipe,
+    directory: Path,
+    checkpoints: Checkpoints,
+    processes: Processes,
+    report: Report,
+    allow_changes: bool,
+) -> Prepared:
+    """Process 0 makes what has to be made; the others find it ready."""
+    if not processes.first:
+        processes.wait()
+    tokenizers = _tokenizers(checkpoints)
+    prepared = prepare(recipe, directory, tokenizers, report.say)
+    if processes.first:
+        made_from = directory / "data" / MADE_FROM
+        if tokenizers and made_from.exists() and made_from.read_text("utf-8") != prepared.fingerprint:
+            refuse([Change(TEXT, "", "")], directory, allow_changes)
+        _write(made_from, prepared.fingerprint)
+        processes.wait()
+    return prepared
+
+
+def _tokenizers(checkpoints: Checkpoints) -> TokenizerPair | None:
+    """Those of the run that goes on: its weights know no others."""
+    for checkpoint in reversed(checkpoints.all()):
+        with contextlib.suppress(DamagedFileError):
+            checkpoint.verify()
+            return TokenizerPair.load(checkpoint.path)
+    return None
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_file(path) as file:
+        file.write(text.encode())
+
+
+def _train(
+    prepared: Prepared, directory: Path, checkpoints: Checkpoints, processes: Processes, report: Report
+) -> Result:
+    config, bundle = prepared.recipe.train, prepared.bundle
+    report.say(_about(prepared))
+    validator = Validator(bundle, prepared.valid, config) if prepared.valid and processes.first else None
+    loop = Loop(
+        bundle,
+        prepared.feed,
+        config,
+        checkpoints=checkpoints,
+        report=report,
+        validator=validator,
+        processes=processes,
+    )
+    progress = loop.run()
+    report.close()
+    report.say(f"{loop.reason_to_stop()}: {progress.step:,} updates in {clock(progress.seconds)}")
+    validation = None
+    if processes.first:
+        validation = finish(prepared, directory, checkpoints, progress, report)
+    processes.wait()
+    return Result(directory / RESULT, progress, validation)
+
+
+def finish(
+    prepared: Prepared, directory: Path, checkpoints: Checkpoints, progress: Progress, report: Report
+) -> Validation | None:
+    """The best checkpoint, or the mean of several, becomes the result; with its card and its curves."""
+    config, bundle = prepared.recipe.train, prepared.bundle
+    wanted = checkpoints.last(config.average) if config.average_last else checkpoints.best(config.average)
+    chosen = _whole(wanted, report)
+    if not chosen:
+        raise TrainingError(f"{checkpoints.directory} holds no whole checkpoint to make a model of")
+    _load(bundle, chosen)
+    steps = sorted(checkpoint.step for checkpoint in chosen)
+    of = f"update {steps[0]:,}" if len(steps) == 1 else f"the mean of updates {', '.join(map(str, steps))}"
+    validation = None
+    if prepared.valid:
+        validation = Validator(bundle, prepared.valid, _for_the_card(config), bundle.config.search.beams)()
+    bundle.card = model_card(prepared.recipe, prepared.cleaning, bundle, progress, validation, of)
+    path = bundle.save(directory / RESULT)
+    report.say(_summary(path, of, validation, bundle.config.search.beams))
+    if plotted := plot_curves(directory / METRICS, directory / "curves.png"):
+        report.say(f"curves are in {plotted}")
+    return validation
+
+
+def _whole(checkpoints: list[Checkpoint], report: Report) -> list[Checkpoint]:
+    whole = []
+    for checkpoint in checkpoints:
+        try:
+            checkpoint.verify()
+            whole.append(checkpoint)
+        except DamagedFileError as error:
+            report.say(f"{error}; left out of the result")
+    return whole
+
+
+def _load(bundle: Bundle, chosen: list[Checkpoint]) -> None:
+    mean = average_weights(chosen)
+    with torch.no_grad():
+        for name, weight in weights_of(bundle.model).items():
+            weight.copy_(mean[name])
+    bundle.model.eval()
+
+
+def _for_the_card(config: TrainConfig) -> TrainConfig:
+    return replace(config, validate_bleu=FINAL_SENTENCES if config.validate_bleu else 0, samples=0)
+
+
+def _about(prepared: Prepared) -> str:
+    config, bundle = prepared.bundle.config, prepared.bundle
+    network, sizes = config.model, {config.vocabulary.source_size, config.vocabulary.target_size}
+    languages = f"{config.source_language or '?'} → {config.target_language or '?'}"
+    pieces = " and ".join(f"{size:,}" for size in sorted(sizes))
+    return (
+        f"{languages}: {count_parameters(bundle.model):,} parameters "
+        f"({network.encoder_layers}+{network.decoder_layers} layers of {network.width}), "
+        f"vocabulary of {pieces}, {prepared.feed.count(0):,} batches an epoch"
+    )
+
+
+def _summary(path: Path, of: str, validation: Validation | None, beams: int) -> str:
+    lines = [f"the model is in {path} ({of})"]
+    if validation is not None:
+        bleu = "" if validation.bleu is None else f", BLEU {validation.bleu:.1f} ({validation.signature})"
+        lines.append(f"on the validation pairs, beam {beams}: perplexity {validation.perplexity:.2f}{bleu}")
+    lines.append(f'try it:  glass translate --model {path.parent} "…"')
+    return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def _held(directory: Path, processes: Processes) -> Iterator[None]:
+    """Only one run at a time in a directory; the lock goes with the process, however it ends."""
+    if not processes.first:
+        yield
+        return
+    if directory.exists() and not directory.is_dir():
+        raise TrainingError(f"{directory} is a file; a directory is needed")
+    foreign = directory.is_dir() and any(directory.iterdir()) and not (directory / LOCK).exists()
+    if foreign:
+        raise TrainingError(
+            f"{directory} holds other files and no training run: choose a new or empty directory"
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / LOCK).open("w") as lock:
+        if sys.platform != "win32":
+            import fcntl
+
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise TrainingError(f"another process is training in {directory}") from None
+        yield
