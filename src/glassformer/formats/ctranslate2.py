@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -28,7 +28,7 @@ from glassformer.engine import TorchEngine
 from glassformer.errors import BundleError, FormatError, MissingExtraError
 from glassformer.formats.ctranslate2_weights import write
 from glassformer.formats.names import token_names
-from glassformer.formats.proof import LONGEST, Ids, Proof, prove, sample_texts
+from glassformer.formats.proof import LONGEST, Ids, Proof, Side, prove, sample_texts
 from glassformer.search.scoring import Hypothesis, SearchOptions, length_factor
 from glassformer.text.packages import cache_directory
 from glassformer.weights import atomic_directory
@@ -70,19 +70,21 @@ def write_proved(
     *,
     texts: Sequence[str] | None = None,
     force: bool = False,
+    side: Callable[[Bundle, Path], Side] | None = None,
 ) -> Proof:
     """Write the files and run them. What is proved is float32; int8 is rounding, which is only reported."""
+    side = side or Converted
     require_ctranslate2("a CTranslate2 model")
     if quantization not in get_args(Quantization):
         raise FormatError(f"quantization = {quantization!r}: choose {' | '.join(get_args(Quantization))}")
     source = bundle.tokenizers.source
     texts = [text for text in texts or sample_texts(source) if source.encode(text)]  # it skips empty input
     write(bundle, directory, "float32")
-    proof = prove(bundle, Converted(bundle, directory), texts).check(force)
+    proof = prove(bundle, side(bundle, directory), texts).check(force)
     if quantization == "float32":
         return proof
     write(bundle, directory, quantization)
-    rounded = prove(bundle, Converted(bundle, directory), texts)
+    rounded = prove(bundle, side(bundle, directory), texts)
     remark = (
         f"{quantization}: {rounded.agree} of {rounded.sentences} translations stay the same, "
         f"logits move by up to {rounded.difference:.1e}"

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from glassformer.bundle import Bundle
+from glassformer.config import BundleConfig
 from glassformer.engine import TorchEngine
 from glassformer.errors import FormatError
 from glassformer.search.scoring import SearchOptions
@@ -24,6 +26,8 @@ TOLERANCE = 1e-3
 LONGEST = 32
 """tokens of a translation in a proof"""
 BEAMS = 4
+TOGETHER = 32
+"""sentences in a batch: logits of many would fill the memory"""
 
 # Where conversions go wrong besides the weights: nothing at all, composed and decomposed letters, scripts
 # without a piece of their own, and text that looks like a special token.
@@ -118,20 +122,32 @@ def prove(bundle: Bundle, theirs: Side, texts: Sequence[str] | None = None) -> P
     """Compare a bundle with another side on these texts, or on some made of the tokenizer's own pieces."""
     ours = OurSide(bundle)
     texts = list(texts) if texts else sample_texts(bundle.tokenizers.source)
-    sources, their_sources = ours.encode(texts), theirs.encode(texts)
+    difference, examples = 0.0, list[str]()
+    for start in range(0, len(texts), TOGETHER):
+        together = texts[start : start + TOGETHER]
+        apart, found = _compare(ours, theirs, together, bundle.config)
+        difference = float(np.maximum(difference, apart))  # unlike max, NaN wins
+        examples += found
+    agree = len(texts) - len(examples)
+    return Proof(theirs.name, difference, agree, len(texts), examples=tuple(examples[:5]))
+
+
+def _compare(ours: Side, theirs: Side, texts: Sequence[str], config: BundleConfig) -> tuple[float, list[str]]:
+    """The largest logit difference, and the texts that are read or translated in two ways."""
+    read, they_read = ours.encode(texts), theirs.encode(texts)
+    sources = [ids[: config.model.max_length - 1] for ids in read]
     targets = ours.translate(sources, beams=1)
     difference = _largest_difference(
-        ours.logits(sources, targets), theirs.logits(sources, targets), bundle.config.vocabulary.target_pad
+        ours.logits(sources, targets), theirs.logits(sources, targets), config.vocabulary.target_pad
     )
     said, they_said = ours.translate(sources, BEAMS), theirs.translate(sources, BEAMS)
     examples = []
     for place, text in enumerate(texts):
-        if sources[place] != their_sources[place]:
-            examples.append(f"{text!r} is read as {sources[place]} here, {their_sources[place]} there")
+        if read[place] != they_read[place]:
+            examples.append(f"{text!r} is read as {read[place]} here, {they_read[place]} there")
         elif said[place] != they_said[place]:
             examples.append(f"{text!r} becomes {said[place]} here, {they_said[place]} there")
-    agree = len(texts) - len(examples)
-    return Proof(theirs.name, difference, agree, len(texts), examples=tuple(examples[:5]))
+    return difference, examples
 
 
 def sample_texts(tokenizer: Tokenizer, count: int = 11, seed: int = 0) -> list[str]:
@@ -157,10 +173,9 @@ def rows_of(logits_BTV: Tensor, targets: Sequence[Ids]) -> list[Tensor]:
 def _largest_difference(ours: Sequence[Tensor], theirs: Sequence[Tensor], pad: int) -> float:
     largest = 0.0
     for our_TV, their_TV in zip(ours, theirs, strict=True):
-        steps = len(their_TV)
-        apart_TV = (our_TV[:steps].double() - their_TV.double()).abs()
+        apart_TV = (our_TV[: len(their_TV)].double() - their_TV.double()).abs()
         apart_TV[:, pad] = 0.0
-        largest = max(largest, apart_TV.max().item()) if not apart_TV.isnan().any() else math.nan
-        if math.isnan(largest):
-            break
+        if bool(apart_TV.isnan().any()):
+            return math.nan
+        largest = max(largest, apart_TV.max().item())
     return largest
