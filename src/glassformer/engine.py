@@ -49,15 +49,18 @@ class Engine(Protocol):
 
 
 class TorchEngine:
-    """Our own model and search. Batches are cut by length; `workers` of them run at a time."""
+    """Our own model and search. Batches are cut by length; `workers` of them run at a time.
+
+    With more than one worker torch itself is best set to one thread (`torch.set_num_threads(1)`), which is the
+    caller's to do: it holds for the whole process.
+    """
 
     name = "torch"
 
     def __init__(
         self, model: Transformer, *, workers: int = 1, batch_sentences: int = 64, batch_tokens: int = 4096
     ) -> None:
-        self.model = model
-        self.workers = workers
+        self.model, self.workers = model, workers
         self.batch_sentences, self.batch_tokens = batch_sentences, batch_tokens
 
     @property

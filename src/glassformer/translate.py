@@ -77,7 +77,8 @@ class Options(TypedDict, total=False):
 class Translator:
     """Translates texts, lists and streams with one bundle.
 
-    `threads` batches are translated at a time, each on one processor thread; 0 leaves it to the engine.
+    `threads` batches are translated at a time; 0 leaves it to the engine. With the torch engine and several
+    threads, call `torch.set_num_threads(1)` too: that holds for the whole process, so it is yours to decide.
     """
 
     def __init__(

@@ -182,8 +182,12 @@ def _warn(number: int, translation: Translation) -> None:
 
 
 def _translator(where: Where) -> Translator:
+    import torch
+
     from glassformer.translate import choose_shipped, load, speaks
 
+    if where.threads > 1:
+        torch.set_num_threads(1)
     if not where.model:
         return load(choose_shipped(where.from_, where.to), where.engine, threads=where.threads)
     translator = load(where.model, where.engine, threads=where.threads)
