@@ -51,8 +51,8 @@ class Engine(Protocol):
 class TorchEngine:
     """Our own model and search. Batches are cut by length; `workers` of them run at a time.
 
-    With more than one worker torch itself is best set to one thread (`torch.set_num_threads(1)`), which is the
-    caller's to do: it holds for the whole process.
+    With more than one worker torch itself is best set to one thread (`torch.set_num_threads(1)`), which is
+    the caller's to do: it holds for the whole process.
     """
 
     name = "torch"
