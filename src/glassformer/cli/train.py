@@ -190,7 +190,8 @@ def _launch(processes: int) -> None:
     """Become torchrun, which starts this command again, so many times."""
     # Without this, torchrun hangs when it restarts a worker that was lost (pytorch#135712). It has to be set
     # in torchrun's own environment, before it starts.
-    environment = {**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    threads = max(1, (os.cpu_count() or 1) // processes)
+    environment = {"OMP_NUM_THREADS": str(threads), **os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     runner = [
         "-m",
         "torch.distributed.run",

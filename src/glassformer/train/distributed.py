@@ -11,10 +11,12 @@ but rounding (and which dropout is drawn). Process 0 reads, reports and writes; 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -49,9 +51,11 @@ class Processes:
         if self.alone:
             return objective
         devices = [self.device] if self.device.type == "cuda" else None
-        return DistributedDataParallel(
-            objective, device_ids=devices, broadcast_buffers=False, gradient_as_bucket_view=True
-        )
+        # Our buffers are tables that grow with the longest sentence seen: nothing to be sent around.
+        known = inspect.signature(DistributedDataParallel).parameters
+        sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+        options: dict[str, Any] = {sync: False}
+        return DistributedDataParallel(objective, device_ids=devices, gradient_as_bucket_view=True, **options)
 
     def share(self, batch: Batch) -> tuple[Batch, bool]:
         """This process's rows, and whether they count.
