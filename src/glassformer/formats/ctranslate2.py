@@ -259,7 +259,8 @@ class CTranslate2Engine:
             self._names.of_sources(sources),
             beam_size=options.beams,
             num_hypotheses=count,
-            length_penalty=options.length_penalty,
+            # Exactly 0 has a stop rule of its own there: the best hypothesis must have ended.
+            length_penalty=options.length_penalty or 1e-9,
             max_decoding_length=longest,
             return_scores=True,
             **self._batch,
