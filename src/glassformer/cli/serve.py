@@ -1,0 +1,99 @@
+"""`glass serve`: a page and an API on your machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from glassformer.errors import ConfigError, DataError, MissingExtraError
+
+SEVERAL = Parameter(consume_multiple=True, negative=())
+
+
+def serve(
+    *,
+    model: Annotated[tuple[str, ...], SEVERAL] = (),
+    host: str = "127.0.0.1",
+    port: int = 5000,
+    engine: Literal["auto", "torch", "ctranslate2"] = "auto",
+    threads: int = 0,
+    workers: int = 1,
+    batch: int = 64,
+    queue: int = 4096,
+    seconds: float = 30.0,
+    characters: int = 5000,
+    api_keys: Path | None = None,
+    cors: Annotated[tuple[str, ...], SEVERAL] = (),
+) -> None:
+    """Serve models: a page to translate on, and LibreTranslate's API.
+
+    Parameters
+    ----------
+    model
+        bundles: directories, or names of those that the package brings; left out, all of these
+    host
+        where to listen; 127.0.0.1 is this machine alone, 0.0.0.0 everybody who can reach it
+    port
+        0 takes any free one
+    engine
+        what computes: auto takes the fastest that can
+    threads
+        processor threads of the engine; 0 leaves it to the engine
+    workers
+        batches translated at the same time
+    batch
+        most sentences translated at once; 1 turns batching off
+    queue
+        sentences that may wait; more are refused with 429
+    seconds
+        time for an answer
+    characters
+        longest text
+    api_keys
+        file with one key a line; only requests with one of them are answered
+    cors
+        origins of other pages that may use this server from a browser; * for all
+    """
+    try:
+        from glassformer.serve.run import open_port, run
+    except ImportError as error:
+        raise MissingExtraError("glass serve", str(error.name), "serve") from None
+    from glassformer.serve.settings import ServeSettings
+
+    settings = ServeSettings(
+        api_keys=_read_keys(api_keys) if api_keys else (),
+        cors=cors,
+        workers=workers,
+        batch=batch,
+        queue=queue,
+        sentences=min(ServeSettings.sentences, queue),
+        seconds=seconds,
+        characters=characters,
+    )
+    if problems := settings.problems():
+        raise ConfigError(problems)
+    sock = open_port(host, port)
+
+    from glassformer.bundle import shipped
+    from glassformer.serve.app import create_app
+    from glassformer.translate import load
+
+    app = create_app([load(name, engine=engine, threads=threads) for name in model or shipped()], settings)
+    for served in app.state.service.models.by_name.values():
+        print(f"{served.name}: {served.source} → {served.target}")
+    address = f"[{host}]" if ":" in host else host
+    print(f"open http://{address}:{sock.getsockname()[1]}/ in a browser; Ctrl-C ends it", flush=True)
+    run(app, sock, settings)
+
+
+def _read_keys(path: Path) -> tuple[str, ...]:
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"can't be read: {error}", path) from None
+    keys = tuple(line.strip() for line in lines if line.strip())
+    if not keys:
+        raise DataError("holds no API key", path)
+    return keys
