@@ -14,6 +14,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -219,7 +220,7 @@ class _Writer:
             encoded = self._limited(encoded, chunk)
         for number, (side, rows) in enumerate(zip(SIDES, encoded, strict=True)):
             lengths = np.fromiter(map(len, rows), np.uint32, len(rows))
-            ids = np.fromiter((i for row in rows for i in row), self.types[number], int(lengths.sum()))
+            ids = np.fromiter(chain.from_iterable(rows), self.types[number], int(lengths.sum()))
             offsets = np.cumsum(lengths, dtype=np.uint64) + np.uint64(self.tokens[number])
             self._files[f"{side}.ids"].write(ids.tobytes())
             self._files[f"{side}.offsets"].write(offsets.tobytes())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +28,8 @@ from glassformer.text.token import (
 )
 
 BYTES = 256
+MANY = 1024
+"""texts that are worth another thread"""
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -65,7 +68,8 @@ class SentencePieceTokenizer(Tokenizer):
 
     def encode_batch(self, texts: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
         if not dropout:
-            return self._processor.encode(list(texts), out_type=int, num_threads=1)
+            threads = min(os.cpu_count() or 1, 1 + len(texts) // MANY)
+            return self._processor.encode(list(texts), out_type=int, num_threads=threads)
         if self.kind != "bpe":
             raise TokenizerError(
                 f"dropout skips merges, which only kind = 'bpe' has; this tokenizer is {self.kind}"
