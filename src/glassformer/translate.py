@@ -120,19 +120,28 @@ class Translator:
         self, text: str | Iterable[str], **options: Unpack[Options]
     ) -> Translation | list[Translation]:
         """One text, or a list of texts; `Options` says what can be asked."""
-        if isinstance(text, str):
-            return next(self.translate_lines([text], **options))
-        return list(self.translate_lines(text, **options))
+        found = self._windows([text] if isinstance(text, str) else text, WINDOW, options)
+        return next(found) if isinstance(text, str) else list(found)
 
     def translate_lines(
         self, lines: Iterable[str], *, window: int = WINDOW, **options: Unpack[Options]
     ) -> Iterator[Translation]:
-        """Any stream, in bounded memory: `window` lines are read and translated together, order is kept."""
+        """Any stream, in bounded memory: `window` lines are read and translated together, order is kept.
+
+        A line may still have its end, as an open file gives it; its translation has none.
+        """
+        bare = (
+            line.removesuffix("\n").removesuffix("\r") if isinstance(line, str) else line for line in lines
+        )
+        return self._windows(bare, window, options)
+
+    def _windows(self, texts: Iterable[str], window: int, options: Options) -> Iterator[Translation]:
+        """Refuse senseless options at once, not when the first translation is asked for."""
         search = _search_options(self.bundle.config, options)
         engine, _ = self._engine_for(search)
-        return self._windows(enumerate(lines), window, engine, search, options)
+        return self._in_windows(enumerate(texts), window, engine, search, options)
 
-    def _windows(
+    def _in_windows(
         self,
         lines: Iterator[tuple[int, str]],
         window: int,

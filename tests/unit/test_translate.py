@@ -211,6 +211,14 @@ def test_a_stream_of_lines_is_read_window_by_window(translator: Translator) -> N
     assert taken == 30
 
 
+def test_lines_of_an_open_file(translator: Translator, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_bytes(b"one.\r\n\ntwo.\nnine.")
+    with (tmp_path / "in.txt").open(newline="\n") as file:
+        found = list(translator.translate_lines(file))
+    assert [one.text for one in found] == ["一。", "", "二。", "九。"]
+    assert [one.source for one in found] == ["one.", "", "two.", "nine."]
+
+
 def test_what_came_before_an_unreadable_line_is_not_lost(translator: Translator) -> None:
     def lines() -> Any:
         yield "one."

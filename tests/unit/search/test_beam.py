@@ -357,6 +357,43 @@ def test_watching_shows_the_tree_and_changes_nothing(tables: SimpleNamespace) ->
     assert closed >= 4
 
 
+def test_an_ensemble_is_just_another_step(tables: SimpleNamespace) -> None:
+    """Two tables whose probabilities are averaged: the search sees one step and one state."""
+    one, other = tables.Table(6), tables.Table(6, sharpness=1.0)
+
+    class Both(tables.Table):  # type: ignore[misc,name-defined]
+        def log_probs(self, sentence: int, said: Any) -> torch.Tensor:
+            return _mean(one.log_probs(sentence, said), other.log_probs(sentence, said))
+
+    class State:
+        def __init__(self, *states: Any) -> None:
+            self.states = states
+
+        def reorder(self, parents_BN: torch.Tensor) -> None:
+            for state in self.states:
+                state.reorder(parents_BN)
+
+        def keep(self, rows: torch.Tensor) -> None:
+            for state in self.states:
+                state.keep(rows)
+
+    def step(last_BN: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
+        return _mean(one.step(last_BN, state.states[0])[0], other.step(last_BN, state.states[1])[0]), state
+
+    both = State(one.start([0, 1], 3), other.start([0, 1], 3))
+    found = beam(
+        step, both, batch=2, beams=3, n_best=3, start=tables.START, eos=tables.EOS, max_lengths=[7, 5]
+    )
+    expected = search(tables, Both(6), [0, 1], [7, 5], beams=3, n_best=3)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [h.tokens for h in ours] == [h.tokens for h in theirs]
+        assert [h.score for h in ours] == pytest.approx([h.score for h in theirs])
+
+
+def _mean(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return torch.logaddexp(one, other) - math.log(2)
+
+
 @settings(max_examples=25)
 @given(beams=st.integers(1, 4), alpha=ALPHAS, end_bias=st.floats(-2, 3))
 def test_what_is_settled_only_grows_into_the_result(
