@@ -72,8 +72,8 @@ class Source:
 def get_source(name: str) -> Source:
     if name in SOURCES:
         return SOURCES[name]
-    close = difflib.get_close_matches(name, SOURCES, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(SOURCES)}"
+    close = difflib.get_close_matches(name, SOURCES, n=2)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(SOURCES)}"
     raise ConfigError(f"there is no corpus named '{name}'; {hint}")
 
 
