@@ -208,6 +208,26 @@ def test_each_line_is_answered_at_once_on_a_terminal(numbers: Path) -> None:
         os.close(owner)
 
 
+def test_a_bar_on_a_terminal_shows_how_far_a_file_is(numbers: Path, tmp_path: Path) -> None:
+    plain, out = tmp_path / "in.txt", tmp_path / "out.txt"
+    plain.write_text("one.\n" * 30, "utf-8")
+    owner, terminal = pty.openpty()
+    asked = ["--model", str(numbers), "--engine", "torch", "--input", str(plain), "--output", str(out)]
+    done = subprocess.run(
+        [sys.executable, "-m", "glassformer", "translate", *asked],
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm"},
+    )
+    os.close(terminal)
+    shown = os.read(owner, 65536).decode("utf-8", "replace")
+    os.close(owner)
+    assert "translating" in shown
+    assert done.stdout == b""
+    assert out.read_text("utf-8") == "一。\n" * 30
+
+
 def test_line_buffered_on_a_pipe(numbers: Path) -> None:
     process = subprocess.Popen(
         [

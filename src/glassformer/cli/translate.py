@@ -232,10 +232,10 @@ def _lines(where: Where, stack: ExitStack) -> Iterator[tuple[str, str]]:
     lines = decode_lines_with_ends(stream, where.input, where.errors)
     if not sys.stderr.isatty() or (where.output is None and sys.stdout.isatty()):
         return lines
-    return _with_bar(lines, count_lines(where.input), stack)
+    return _with_bar(lines, count_lines(where.input))
 
 
-def _with_bar(lines: Iterator[tuple[str, str]], total: int, stack: ExitStack) -> Iterator[tuple[str, str]]:
+def _with_bar(lines: Iterator[tuple[str, str]], total: int) -> Iterator[tuple[str, str]]:
     """Show on standard error how far the reading has come."""
     from rich.console import Console
     from rich.progress import track
