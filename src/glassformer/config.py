@@ -189,8 +189,8 @@ class TokenizerConfig:
 
     def problems(self) -> list[str]:
         found = []
-        if self.size < 16:
-            found.append(f"size = {self.size} must be at least 16")
+        if self.size < 274 and {"bpe", "unigram"} & {self.kind_of("source"), self.kind_of("target")}:
+            found.append(f"size = {self.size} must be at least 274: 256 spell rare characters in bytes")
         if not 0.9 <= self.character_coverage <= 1:
             found.append(f"character_coverage = {self.character_coverage} must be from 0.9 to 1")
         if self.joint and self.kind_of("source") != self.kind_of("target"):
@@ -265,7 +265,7 @@ class DataConfig:
     max_characters: int = 4000
     """leave out pairs with a longer side; 0 keeps all"""
     max_ratio: float = 9.0
-    """leave out pairs with one side this many times longer, in characters (short ones excepted); 0 keeps all"""
+    """leave out pairs with one side this many times longer, in characters (short ones not); 0 keeps all"""
     max_tokens: int = 256
     """leave out pairs with more tokens on a side; 0 keeps all"""
     truncate: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import keyword
 import os
 import sys
@@ -40,6 +41,9 @@ for command, summary in COMMANDS.items():
 
 def main() -> None:
     """Run the command line; never show a traceback for an error that we understand."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")  # whatever the locale says: text is UTF-8 on every way out
     try:
         app()
         sys.stdout.flush()

@@ -20,8 +20,11 @@ from typing import Any
 from glassformer.config import CorpusConfig, DataConfig
 from glassformer.errors import ConfigError
 from glassformer.text.hashes import HashSet, hash_text
+from glassformer.text.lines import open_file
 from glassformer.text.pairs import Pair, count_pairs, files_of, read_pairs
 
+CLEANING = 1
+"""goes up when the same text and settings give other pairs or another report: what is kept is then old"""
 CHUNK = 1 << 15
 SHORT = 40
 """characters; a pair with no longer side never has an odd ratio: "Ja." is a translation of many things"""
@@ -142,9 +145,11 @@ class Corpus:
         """
         if self._scan is None:
             fingerprint = self.fingerprint()
-            self._scan = _load_scan(cache, fingerprint) or self._look(progress)
-            if cache is not None:
-                _save_scan(cache, fingerprint, self._scan)
+            self._scan = _load_scan(cache, fingerprint)
+            if self._scan is None:
+                self._scan = self._look(progress)
+                if cache is not None:
+                    _save_scan(cache, fingerprint, self._scan)
         return self._scan
 
     def pairs(self) -> Iterator[Pair]:
@@ -174,7 +179,7 @@ class Corpus:
         for key in ("source_language", "target_language", "max_tokens", "truncate"):
             del settings[key]
         files = [path for corpus in (*self.data.corpora, self.data.valid) for path in files_of(corpus)]
-        content = json.dumps([settings, [_file_fingerprint(path) for path in files]])
+        content = json.dumps([CLEANING, settings, [_file_fingerprint(path) for path in files]])
         return hashlib.sha256(content.encode()).hexdigest()
 
     def _look(self, progress: Progress | None) -> Scan:
@@ -281,7 +286,7 @@ class _Smallest:
 def _file_fingerprint(path: Path) -> list[Any]:
     """Where a file is, how large, how old, and a hash of its first and last megabyte."""
     edge = 1 << 20
-    with open(path, "rb") as stream:
+    with open_file(path) as stream:
         status = os.fstat(stream.fileno())
         digest = hashlib.sha256(stream.read(edge))
         stream.seek(max(0, status.st_size - edge))

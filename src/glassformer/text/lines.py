@@ -48,16 +48,21 @@ def count_lines(path: str | Path) -> int:
         return sum(block.count(b"\n") + (not block.endswith(b"\n")) for block in blocks if block)
 
 
-def open_bytes(path: str | Path) -> IO[bytes]:
-    """Open a file for reading, unpacking gzip (known by its first bytes, not by its name)."""
+def open_file(path: str | Path) -> io.BufferedReader:
+    """Open a file for reading its bytes as they are."""
     try:
-        stream = open(path, "rb")  # noqa: SIM115 - the caller closes it
+        return open(path, "rb")
     except FileNotFoundError:
         raise DataError("there is no such file", path) from None
     except IsADirectoryError:
         raise DataError("this is a directory; a text file was expected", path) from None
     except OSError as error:
         raise DataError(f"can't be opened: {error.strerror}", path) from None
+
+
+def open_bytes(path: str | Path) -> IO[bytes]:
+    """Open a file for reading, unpacking gzip (known by its first bytes, not by its name)."""
+    stream = open_file(path)
     if stream.peek(2)[:2] == b"\x1f\x8b":
         return _Gzip(stream)  # type: ignore[return-value]
     if str(path).endswith(".gz") and stream.peek(1):

@@ -34,6 +34,12 @@ def test_list_shows_names_and_licences() -> None:
         assert word in done.stdout
 
 
+def test_the_locale_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = glass("list").stdout
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    assert glass("list").stdout == expected
+
+
 def test_get_shows_licence_and_files(tmp_path: Path) -> None:
     done = glass("get", "dates", "--to", str(tmp_path / "mine"))
     assert (done.returncode, done.stderr) == (0, "")

@@ -154,6 +154,12 @@ def test_unequal_files_stop_before_anything(tmp_path: Path) -> None:
     assert seen == []
 
 
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    for corpus in (make(CorpusConfig(pairs="none.tsv")), make(CorpusConfig(source="none.tsv", target="x"))):
+        with pytest.raises(DataError, match=r"none.tsv: there is no such file"):
+            corpus.scan()
+
+
 def test_no_corpora() -> None:
     with pytest.raises(ConfigError, match=r"data.corpora is empty"):
         Corpus(DataConfig())
