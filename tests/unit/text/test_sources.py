@@ -164,6 +164,13 @@ def test_a_copy_overwrites_nothing(tiny: Path, tmp_path: Path) -> None:
     assert (tmp_path / "mine" / "train.tsv").read_text() == "my own work"
 
 
+def test_a_cache_that_can_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(DataError, match=r"can't be written: Not a directory; XDG_CACHE_HOME"):
+        fetch("dates")
+
+
 # ---- unpacking ------------------------------------------------------------------------------------------
 
 
