@@ -254,7 +254,6 @@ def _tokenizer_config(tokenizers: TokenizerPair) -> TokenizerConfig:
         kind=source.kind,
         target_kind="same" if target.kind == source.kind else target.kind,
         joint=tokenizers.shared and target.kind == source.kind,
-        size=max(16, target.size - 1),
     )
 
 
