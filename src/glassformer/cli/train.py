@@ -74,6 +74,8 @@ def train(
         raise RequestError("say where the run should be kept: --to DIR")
     if resume and fresh:
         raise RequestError("--resume and --fresh exclude each other")
+    if resume and to is not None and not _begun(to, seeds):
+        raise TrainingError(f"{to} holds no checkpoint to resume from")
     settings_ = _recipe(recipe, overrides, source, target, pairs)
 
     from glassformer.train.allocator import keep_memory
@@ -85,8 +87,6 @@ def train(
             _dry_run(settings_, together)
             return
         assert to is not None
-        if resume and not _begun(to, seeds):
-            raise TrainingError(f"{to} holds no checkpoint to resume from")
         _train(settings_, to, together, seeds, allow_changes=allow_changes, fresh=fresh)
 
 
