@@ -23,6 +23,7 @@ def serve(
     batch: int = 64,
     queue: int = 4096,
     seconds: float = 30.0,
+    patience: float = 10.0,
     characters: int = 5000,
     api_keys: Path | None = None,
     cors: Annotated[tuple[str, ...], SEVERAL] = (),
@@ -49,6 +50,8 @@ def serve(
         sentences that may wait; more are refused with 429
     seconds
         time for an answer
+    patience
+        seconds for a client to send its headers, and again for its body
     characters
         longest text
     api_keys
@@ -70,6 +73,7 @@ def serve(
         queue=queue,
         sentences=min(ServeSettings.sentences, queue),
         seconds=seconds,
+        body_seconds=patience,
         characters=characters,
     )
     if problems := settings.problems():

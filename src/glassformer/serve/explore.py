@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import json
-import re
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -14,6 +11,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 
+from glassformer.look.page import policy, render
+from glassformer.look.trace import trace
 from glassformer.serve import schemas
 from glassformer.serve.answers import RefusedError
 from glassformer.serve.batcher import BusyError
@@ -85,16 +84,13 @@ async def inspect(request: Request) -> JSONResponse:
 @router.get("/inspect", include_in_schema=False)
 async def inspect_page(request: Request) -> HTMLResponse:
     """The inspection page of a sentence."""
-    from glassformer.look.page import render
-
     fields = await allowed_fields(request)
     page = render(await _trace(request, fields), server=True)
-    return HTMLResponse(page, headers={"content-security-policy": _policy(page)})
+    allowed = f"{policy(server=True)}; frame-ancestors 'none'"
+    return HTMLResponse(page, headers={"content-security-policy": allowed})
 
 
 async def _trace(request: Request, fields: Fields) -> dict[str, Any]:
-    from glassformer.look.trace import trace
-
     service = service_of(request)
     text = fields.required("text")
     if len(text) > service.settings.inspect_characters:
@@ -115,7 +111,9 @@ async def _trace(request: Request, fields: Fields) -> dict[str, Any]:
         continuations=0,
         ablations=False,
     )
-    return await service.within_limits(request, service.batcher.call(work))
+    seen = await service.within_limits(request, service.batcher.call(work))
+    seen["model"]["name"] = model.name  # by which the page may ask for it again
+    return seen
 
 
 def _model(service: Service, called: str) -> Model:
@@ -124,17 +122,3 @@ def _model(service: Service, called: str) -> Model:
     if called and called not in by_name:
         raise RefusedError(400, f"there is no model of this name; there are {', '.join(by_name)}")
     return by_name[called] if called else next(iter(by_name.values()))
-
-
-def _policy(page: str) -> str:
-    """A strict policy for a page that is one file: only the scripts and styles in it, known by their hash."""
-
-    def hashes(tag: str) -> str:
-        found = re.findall(rf"<{tag}\b[^>]*>(.*?)</{tag}>", page, re.DOTALL)
-        digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in found]
-        return " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
-
-    return (
-        f"default-src 'none'; script-src {hashes('script')}; style-src {hashes('style')}; "
-        "img-src data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
