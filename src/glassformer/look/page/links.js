@@ -34,9 +34,11 @@ function drawWords() {
 
 function drawSelect() {
   const select = byId("links-from"), chosen = `${state.place}:${state.head}`;
-  select.replaceChildren(...places(state.trace, "cross").map((place) => el("optgroup", { label: placeName(place) },
-    el("option", { value: `${place}:-1` }, t("mean_of", { place: placeName(place) })),
-    ...state.trace.heads[place].map((_, head) => el("option", { value: `${place}:${head}` }, t("head_of", { place: placeName(place), head: head + 1 }))))));
+  select.replaceChildren(...places(state.trace, "cross").flatMap((place) => {
+    const layer = Number(place.split(".")[1]) + 1;
+    return [el("option", { value: `${place}:-1` }, t("links_mean", { layer })),
+      ...state.trace.heads[place].map((_, head) => el("option", { value: `${place}:${head}` }, t("links_head", { layer, head: head + 1 })))];
+  }));
   select.value = chosen;
 }
 
