@@ -7,6 +7,7 @@ from glassformer.bundle import Bundle
 from glassformer.config import CorpusConfig, Recipe
 from glassformer.model.build import count_parameters
 from glassformer.text.corpus import Report
+from glassformer.text.sources import get_source
 from glassformer.train.checkpoint import Progress
 from glassformer.train.report import Validation, clock
 
@@ -41,14 +42,13 @@ def model_card(
             "",
             "## What it was made from",
             "",
-            *(f"- {_named(corpus)}" for corpus in recipe.data.corpora),
+            *(f"- {_described(corpus)}" for corpus in recipe.data.corpora),
             "",
             "```text",
             cleaning.table(),
             "```",
             "",
-            "The licence of the text is not known to the program that wrote this card: add it here.",
-            "",
+            *_licence(recipe),
             "## How it was made",
             "",
             f"{progress.step:,} updates, {progress.tokens:,} target tokens, {clock(progress.seconds)}; "
@@ -74,6 +74,19 @@ def _metrics(validation: Validation | None, beams: int, recipe: Recipe) -> list[
         "",
         "These pairs also chose the checkpoint: a test set of your own is the honest measure.",
     ]
+
+
+def _described(corpus: CorpusConfig) -> str:
+    if not corpus.name:
+        return _named(corpus)
+    source = get_source(corpus.name.partition(":")[0])
+    return f"{corpus.name}: {source.title}. Licence: {source.licence} {source.attribution}"
+
+
+def _licence(recipe: Recipe) -> list[str]:
+    if all(corpus.name for corpus in recipe.data.corpora):
+        return []
+    return ["The licence of the text is not known to the program that wrote this card: add it here.", ""]
 
 
 def _named(corpus: CorpusConfig) -> str:

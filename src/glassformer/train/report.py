@@ -7,6 +7,7 @@ resumption it continues as if nothing had happened.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -141,6 +142,7 @@ class ConsoleReport(Report):
 
     def resumed(self, progress: checkpoint.Progress, path: Path | None) -> None:
         self.metrics.begin(progress.step)
+        self.board.begin(progress.step)
         self.started = self.last_line = time.monotonic()
         if path is not None:
             self.say(f"going on from {path} (update {progress.step:,}, epoch {progress.epoch + 1})")
@@ -228,12 +230,15 @@ class _Board:
     """TensorBoard, if it is installed: nothing depends on it."""
 
     def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.writer: Any = None
-        try:
+
+    def begin(self, step: int) -> None:
+        """What was shown beyond this update is hidden."""
+        with contextlib.suppress(ImportError):
             from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            return
-        self.writer = SummaryWriter(str(directory))
+
+            self.writer = SummaryWriter(str(self.directory), purge_step=step + 1)
 
     def add(self, entry: Entry) -> None:
         if self.writer is not None:

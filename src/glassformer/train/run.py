@@ -6,12 +6,14 @@ DIR/
   checkpoints/    the newest and the best; each one works as a bundle
   metrics.jsonl   a line every few updates and one a validation
   model/          the result
+  result.json     what it reached on the validation pairs, for scripts
   curves.png      loss, BLEU and learning rate, if matplotlib is installed
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -21,7 +23,7 @@ from pathlib import Path
 import torch
 
 from glassformer import settings
-from glassformer.bundle import RESULT, Bundle, weights_of
+from glassformer.bundle import RESULT, WEIGHTS, Bundle, weights_of
 from glassformer.config import Recipe, TrainConfig
 from glassformer.errors import DamagedFileError, TrainingError
 from glassformer.model.build import count_parameters
@@ -37,7 +39,8 @@ from glassformer.train.report import METRICS, ConsoleReport, Report, Validation,
 from glassformer.train.validate import Validator
 from glassformer.weights import atomic_file
 
-RECIPE, CHECKPOINTS, LOCK, MADE_FROM = "recipe.toml", "checkpoints", ".lock", "made-from.txt"
+RECIPE, CHECKPOINTS, FINISHED = "recipe.toml", "checkpoints", "result.json"
+LOCK, MADE_FROM = ".lock", "made-from.txt"
 FINAL_SENTENCES = 1000
 """validation sentences translated for the card, at most"""
 
@@ -94,6 +97,7 @@ def _begin(
     if processes.first:
         written = directory / RECIPE
         if fresh:
+            (directory / FINISHED).unlink(missing_ok=True)
             for old in (directory / CHECKPOINTS, directory / RESULT):
                 shutil.rmtree(old, ignore_errors=True)
         checkpoints.tidy()
@@ -160,9 +164,25 @@ def _train(
     report.say(f"{loop.reason_to_stop()}: {progress.step:,} updates in {clock(progress.seconds)}")
     validation = None
     if processes.first:
-        validation = finish(prepared, directory, checkpoints, progress, report)
+        finished, validation = _finished(directory, prepared.recipe, progress)
+        if finished:
+            report.say(f"this run is complete; the model is in {directory / RESULT}")
+        else:
+            validation = finish(prepared, directory, checkpoints, progress, report)
     processes.wait()
     return Result(directory / RESULT, progress, validation)
+
+
+def _finished(directory: Path, recipe: Recipe, progress: Progress) -> tuple[bool, Validation | None]:
+    """Has just this run been finished before, and what did it reach?"""
+    try:
+        found = json.loads((directory / FINISHED).read_text("utf-8"))
+        scores = found["validation"]
+        same = found["step"] == progress.step and found["recipe"] == settings.to_mapping(recipe)
+        same = same and (directory / RESULT / WEIGHTS).is_file()
+    except (OSError, ValueError, TypeError, KeyError):
+        return False, None
+    return same, Validation(**scores) if same and scores else None
 
 
 def finish(
@@ -182,10 +202,17 @@ def finish(
         validation = Validator(bundle, prepared.valid, _for_the_card(config), bundle.config.search.beams)()
     bundle.card = model_card(prepared.recipe, prepared.cleaning, bundle, progress, validation, of)
     path = bundle.save(directory / RESULT)
+    _write(directory / FINISHED, _as_json(prepared.recipe, progress, validation))
     report.say(_summary(path, of, validation, bundle.config.search.beams))
     if plotted := plot_curves(directory / METRICS, directory / "curves.png"):
         report.say(f"curves are in {plotted}")
     return validation
+
+
+def _as_json(recipe: Recipe, progress: Progress, validation: Validation | None) -> str:
+    scores = {key: getattr(validation, key) for key in ("loss", "bleu", "signature")} if validation else None
+    found = {"step": progress.step, "seconds": progress.seconds, "validation": scores}
+    return json.dumps({**found, "recipe": settings.to_mapping(recipe)}, indent=1)
 
 
 def _whole(checkpoints: list[Checkpoint], report: Report) -> list[Checkpoint]:

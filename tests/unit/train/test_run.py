@@ -105,6 +105,9 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path, recipe: MakeRecip
     result, _ = run(recipe(), tmp_path / "run")
     assert result.progress.step == 6
     assert (tmp_path / "run" / "model" / "model.safetensors").read_bytes() == weights
+    again, listener = run(recipe(), tmp_path / "run")
+    assert "this run is complete" in listener.text
+    assert again.validation == result.validation
 
 
 def test_text_and_vocabulary_are_made_once(tmp_path: Path, recipe: MakeRecipe) -> None:
