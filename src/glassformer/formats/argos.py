@@ -130,13 +130,23 @@ def _pack(bundle: Bundle, directory: Path, file: IO[bytes]) -> None:
 
 
 def _code(language: str) -> str:
+    """Two letters where there are two: deu is de."""
     code = language.replace("_", "-").lower()
-    return CODES.get(code, code.split("-")[0])
+    locale = _locale(code.split("-")[0])
+    return CODES.get(code, locale.language if locale else code.split("-")[0])
 
 
 def _language(code: str) -> str:
     """English name of a language, or its code if it has none."""
-    try:
-        return babel.Locale.parse(code.replace("-", "_")).get_display_name("en") or code
-    except (babel.UnknownLocaleError, ValueError):
+    locale = _locale(code.replace("-", "_"))
+    if locale is None:
         return code
+    several_parts = not code.isalpha()
+    return str(locale.get_display_name("en") if several_parts else locale.get_language_name("en"))
+
+
+def _locale(code: str) -> Any:
+    try:
+        return babel.Locale.parse(code)
+    except (babel.UnknownLocaleError, ValueError):
+        return None
