@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 
 import sentencepiece
@@ -15,6 +14,7 @@ import sentencepiece
 from glassformer.config import TokenizerKind
 from glassformer.errors import TokenizerError
 from glassformer.text.lines import LONGEST_LINE
+from glassformer.text.merges import Merges
 from glassformer.text.token import (
     EOS,
     SPECIALS,
@@ -40,7 +40,6 @@ class SentencePieceTokenizer(Tokenizer):
     """
 
     suffix = ".spm"
-    _seeding = threading.Lock()
 
     def __init__(self, model: bytes, origin: str | Path = "the tokenizer") -> None:
         self._model = model
@@ -74,19 +73,11 @@ class SentencePieceTokenizer(Tokenizer):
             raise TokenizerError(
                 f"dropout skips merges, which only kind = 'bpe' has; this tokenizer is {self.kind}"
             )
-        return self._encode_with_dropout(list(texts), dropout, seed)
+        return self._merges.encode_batch(texts, dropout, seed)
 
-    def _encode_with_dropout(self, texts: list[str], dropout: float, seed: int) -> list[list[int]]:
-        """SentencePiece seeds a generator once for each thread, so each call gets a thread of its own."""
-
-        def work() -> list[list[int]]:
-            return self._processor.encode(
-                texts, out_type=int, enable_sampling=True, nbest_size=-1, alpha=dropout, num_threads=1
-            )
-
-        with self._seeding, ThreadPoolExecutor(1, "bpe-dropout") as fresh:
-            sentencepiece.set_random_generator_seed(seed % (2**32 - 1))  # 2³²-1 itself means "by chance"
-            return fresh.submit(work).result()
+    @cached_property
+    def _merges(self) -> Merges:
+        return Merges(self._processor)
 
     def decode(self, ids: Iterable[int]) -> str:
         return self.decode_batch([ids])[0]
