@@ -14,16 +14,36 @@ PACKAGE = ROOT / "src" / "glassformer"
 
 # text → tokens → batches → model → search → text; then what stands around that line.
 ORDER = """
-    __init__ errors config settings
-    text/__init__ text/lines text/hashes text/token text/pieces text/entries text/tokenizer text/pairs
-    text/dates text/packages text/sources text/corpus
+    __init__ errors config extend settings
+    text/__init__ text/lines text/hashes text/sentences text/token text/merges text/pieces text/entries
+    text/mapped text/tokenizer text/pairs text/dates text/packages text/sources text/corpus
     data/__init__ data/batch data/store
-    model/__init__ model/record model/state model/parts model/positions model/scores model/attention
-    model/layers model/stacks model/transformer model/vectors model/build
-    compat/__init__
-    weights bundle
+    model/__init__ model/record model/silence model/state model/parts model/positions model/scores
+    model/attention model/layers model/stacks model/transformer model/vectors model/build
+    compat/masks compat/checks compat/attention compat/transformer compat/__init__
+    align
+    search/__init__ search/scoring search/repeats search/greedy search/sample search/beam
+    weights bundle engine
+    formats/__init__ formats/proof formats/names formats/huggingface_files formats/huggingface_weights
+    formats/huggingface_reading formats/ctranslate2_weights formats/ctranslate2 formats/huggingface
+    formats/argos
+    translation translate metrics evaluate
+    train/__init__ train/loss train/objective train/optim train/feed train/distributed train/checkpoint
+    train/report train/validate train/interrupt train/allocator train/loop train/defaults train/changes
+    train/prepare train/probe train/card train/curves train/run
+    look/__init__ look/pack look/tree look/patterns look/variants look/run look/walk look/what_if
+    look/trace look/page look/explain look/show look/heads look/ablate look/plots
+    serve/__init__ serve/settings serve/batcher serve/answers serve/fields serve/languages serve/models
+    serve/detect serve/markup serve/metrics serve/security serve/run serve/schemas serve/segments
+    serve/service serve/libretranslate serve/words serve/explore serve/app
+    check/__init__ check/mask_forms check/mistakes check/report check/tools check/build check/calling
+    check/attention check/evaluation check/heads check/losses check/mask_functions check/masking
+    check/layers check/models check/positions check/subjects check/adapters check/adapt check/transformer
+    check/core check/runner
+    cli/__init__ cli/app cli/check cli/config cli/data cli/demo cli/evaluate cli/explain cli/export
+    cli/heads cli/import_ cli/look cli/plot cli/serve cli/train cli/translate
     __main__
-""".split()
+""".split()  # noqa: SIM905 - a list of quoted names would be three times as long
 
 
 def module_name(path: Path) -> str:
