@@ -14,7 +14,7 @@ from glassformer.text.tokenizer import TokenizerPair, train_tokenizer
 from glassformer.translate import Translator
 
 SHAPE = {"encoder_layers": 2, "decoder_layers": 2, "width": 32, "feed_forward": 48, "heads": 4}
-LETTERS = "abcdefghij klmnopqrstuvwxyz.,!?<>/&\"'我们喜欢看书学习的是不"
+LETTERS = "abcdefghij klmnopqrstuvwxyz.,!?<>/&=\"'我们喜欢看书学习的是不。"
 
 
 def translator(seed: int = 3, search: SearchConfig | None = None, **choices: Any) -> Translator:

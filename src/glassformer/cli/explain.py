@@ -38,7 +38,7 @@ def explain(
     from glassformer.translate import choose_shipped, load
 
     translator = load(model or choose_shipped(), engine="torch")
-    found = walk_through(translator, text, step=step - 1, beams=beams)
+    found = walk_through(translator, text, step=step, beams=beams)
     if sys.stdout.isatty():
         found.print(language, all_layers)
     else:

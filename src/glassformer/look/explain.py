@@ -1,6 +1,6 @@
 """`glass explain`: the walk through the model, for the terminal and for files.
 
-    explain(translator, "A sentence.", step=0).print(language="zh")
+    explain(translator, "A sentence.", step=1).print(language="zh")
 
 The same stages stand in part 6 of the page.
 """
@@ -32,7 +32,7 @@ class Explanation:
     target_pieces: list[str]
     translation: str
     step: int
-    """which word of the translation is being chosen, from 0"""
+    """which token of the translation is being chosen, from 1"""
     stages: list[Stage]
 
     def shown(self, all_layers: bool = False) -> Iterator[tuple[str, list[Stage]]]:
@@ -50,12 +50,12 @@ class Explanation:
                 yield f"  {say.stage(stage)}:  {stage.equation}"
                 yield f"      {say(f'about_{stage.key}')}"
                 yield f"      {shape_of(stage)}"
-                yield f"      {numbers_of(stage, self.step)}"
+                yield f"      {numbers_of(stage, self.step - 1)}"
         yield f"\n{self.conclusion(language)}"
 
     def conclusion(self, language: Language = "en") -> str:
-        said = " ".join(self.target_pieces[: self.step]) or "—"
-        chosen = self.target_pieces[self.step]
+        said = " ".join(self.target_pieces[: self.step - 1]) or "—"
+        chosen = self.target_pieces[self.step - 1]
         return {
             "en": f"After {said} the word chosen is {chosen}: the whole translation is {self.translation}",
             "zh": f"在 {said} 之后选出的词是 {chosen}；整句译文是 {self.translation}",
@@ -80,7 +80,7 @@ class Explanation:
                 )
                 about = Text(f"{say(f'about_{stage.key}')}  {shape_of(stage)}", "dim")
                 console.print(Padding(about, (0, 4)))
-                console.print(Padding(Text(numbers_of(stage, self.step), "green"), (0, 4)))
+                console.print(Padding(Text(numbers_of(stage, self.step - 1), "green"), (0, 4)))
         console.print(Text(f"\n{self.conclusion(language)}", "bold"))
 
 
@@ -116,20 +116,20 @@ def shape_of(stage: Stage) -> str:
     return f"{' × '.join(stage.axes.split())} = {' × '.join(map(str, stage.shape))}"
 
 
-def numbers_of(stage: Stage, step: int) -> str:
-    """The first numbers: of the step's row in the decoder, of the first token in the encoder."""
-    row = stage.numbers_TX[step if stage.side == "target" else 0].tolist()
+def numbers_of(stage: Stage, row: int) -> str:
+    """The first numbers: of this row in the decoder, of the first token in the encoder."""
+    shown = stage.numbers_TX[row if stage.side == "target" else 0].tolist()
     if stage.key == "ids":
         return " ".join(str(int(number)) for number in stage.numbers_TX[:, 0].tolist())
-    more = " …" if stage.shape[-1] > len(row) else ""
-    return "  ".join("−∞" if x == float("-inf") else f"{x:.4f}" for x in row).replace("-", "−") + more
+    more = " …" if stage.shape[-1] > len(shown) else ""
+    return "  ".join("−∞" if x == float("-inf") else f"{x:.4f}" for x in shown).replace("-", "−") + more
 
 
-def explain(translator: Translator, text: str, *, step: int = 0, beams: int | None = None) -> Explanation:
-    """Walk through the model for one sentence, up to the choice of word number `step` (from 0)."""
+def explain(translator: Translator, text: str, *, step: int = 1, beams: int | None = None) -> Explanation:
+    """Walk through the model for one sentence, up to the choice of token number `step` (from 1)."""
     run: Run = search(translator, text, beams, "", frozenset())
-    if not 0 <= step < len(run.said):
-        raise RequestError(f"step = {step}: the translation has the steps 0 to {len(run.said) - 1}")
+    if not 1 <= step <= len(run.said):
+        raise RequestError(f"there is no step {step}: the translation has the steps 1 to {len(run.said)}")
     tokenizers, vocabulary = translator.bundle.tokenizers, translator.bundle.model.vocabulary
     source = [*run.source, vocabulary.eos]
     return Explanation(

@@ -19,7 +19,7 @@ def translator(numbers: Path) -> Translator:
 
 
 def test_from_ids_to_the_chosen_word(translator: Translator) -> None:
-    text = "\n".join(explain(translator, "one two.", step=1).lines())
+    text = "\n".join(explain(translator, "one two.", step=2).lines())
     for part in ("Source embedding", "Encoder layer 1", "Decoder layer 1", "Choosing the word"):
         assert part in text
     assert "S = Q Kᵀ / √16" in text
@@ -43,5 +43,5 @@ def test_on_a_terminal(translator: Translator) -> None:
 
 
 def test_a_step_that_is_not_there(translator: Translator) -> None:
-    with pytest.raises(RequestError, match="0 to 3"):
+    with pytest.raises(RequestError, match="1 to 4"):
         explain(translator, "one two.", step=9)

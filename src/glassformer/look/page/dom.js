@@ -79,7 +79,10 @@ export function label(piece) {
   return piece.replaceAll("▁", " ").trim() || "␣";
 }
 
-export const percent = (p) => (p >= 0.9995 ? "100%" : p >= 0.0995 ? `${(p * 100).toFixed(1)}%` : `${(p * 100).toPrecision(2)}%`);
+export function percent(p) {
+  if (p < 0.00005) return "<0.01%";
+  return p >= 0.9995 ? "100%" : p >= 0.0995 ? `${(p * 100).toFixed(1)}%` : `${(p * 100).toPrecision(2)}%`;
+}
 export const fixed = (x, digits = 3) => (x === null ? "–" : x.toFixed(digits));
 
 export async function copy(text, button) {

@@ -5,6 +5,7 @@ import { Matrix } from "./matrix.js";
 import { goTo, on, set, state, steps } from "./state.js";
 
 let pair = null; // the groups of both sides and the weights between them
+let spots = null; // where the words stand, until they move
 let pointed = null; // {side, index} under the mouse or with the focus
 
 function gather() {
@@ -19,6 +20,7 @@ const currentGroup = () => pair.target.findIndex((group) => group.tokens.some(([
 
 function drawWords() {
   gather();
+  spots = null;
   for (const side of ["source", "target"]) {
     byId(`${side}-words`).replaceChildren(...pair[side].map((group, index) => el("button", {
       type: "button", class: `${group.starts ? "starts" : ""} ${group.special ? "special" : ""}`, title: group.title ?? group.label,
@@ -49,9 +51,9 @@ function point(what) {
 
 function drawLinks() {
   if (!pair) return;
-  const view = byId("pair-view"), box = view.getBoundingClientRect(), current = currentGroup();
+  const current = currentGroup();
   const sources = [...byId("source-words").children], targets = [...byId("target-words").children];
-  const above = sources.map((element) => middle(element, box, true)), below = targets.map((element) => middle(element, box, false));
+  const { above, below } = (spots ??= measure(sources, targets));
   const paths = [], lit = new Float32Array(sources.length);
   const { data, columns } = pair.matrix;
   const add = (row, column, faint) => {
@@ -70,6 +72,11 @@ function drawLinks() {
   byId("links").replaceChildren(...paths);
   sources.forEach((element, column) => element.classList.toggle("lit", lit[column] >= 0.15));
   targets.forEach((element, row) => { element.classList.toggle("now", row === current); element.classList.toggle("later", row > current); });
+}
+
+function measure(sources, targets) {
+  const box = byId("pair-view").getBoundingClientRect();
+  return { above: sources.map((element) => middle(element, box, true)), below: targets.map((element) => middle(element, box, false)) };
 }
 
 function middle(element, box, bottom) {
@@ -106,7 +113,8 @@ export function startLinks() {
   on(["trace", "mode", "place", "head"], drawWords);
   on(["step", "mode", "place", "head"], drawLinks);
   on(["step"], drawStep);
-  on(["step", "mode", "place", "head"], drawAlignment);
+  on(["mode", "place", "head"], drawAlignment);
+  on(["step"], () => alignment.setCurrent(currentGroup()));
   byId("step").addEventListener("input", (event) => goTo(Number(event.target.value)));
   byId("earlier").addEventListener("click", () => goTo(state.step - 1));
   byId("later").addEventListener("click", () => goTo(state.step + 1));
@@ -114,5 +122,5 @@ export function startLinks() {
     const [place, head] = event.target.value.split(":");
     set({ place, head: Number(head) });
   });
-  new ResizeObserver(() => drawLinks()).observe(byId("pair-view"));
+  new ResizeObserver(() => { spots = null; drawLinks(); }).observe(byId("pair-view"));
 }

@@ -24,7 +24,8 @@ export function picture(matrix) {
   return canvas;
 }
 
-const FONT = '12.5px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Noto Sans CJK SC", "PingFang SC", "Microsoft YaHei", sans-serif';
+const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Noto Sans CJK SC", "PingFang SC", "Microsoft YaHei", sans-serif';
+const READABLE = 10; // pixels of a cell from which its row and column are labelled
 
 export class Matrix {
   /** `onrow` is told when a row is chosen; `name` is what the readings and files call it. */
@@ -43,13 +44,14 @@ export class Matrix {
     this.canvas.addEventListener("pointerdown", (event) => { this.point(event); if (this.cursor) this.onrow(this.cursor[0]); });
     this.canvas.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") this.moveTo(null); });
     this.canvas.addEventListener("keydown", (event) => this.key(event));
-    new ResizeObserver(() => this.draw()).observe(this.frame);
+    new ResizeObserver(() => { this.place = null; this.draw(); }).observe(this.frame);
   }
 
   show(matrix, rowLabels, columnLabels, name, current = -1) {
     Object.assign(this, { matrix, rowLabels, columnLabels, name, current });
     if (this.cursor && (this.cursor[0] >= matrix.rows || this.cursor[1] >= matrix.columns)) this.cursor = null;
     this.image = picture(matrix);
+    this.place = null;
     this.svgButton.textContent = t("copy_svg");
     this.csvButton.textContent = t("copy_csv");
     this.drawLegend();
@@ -58,28 +60,34 @@ export class Matrix {
     this.read();
   }
 
+  /** Another row is the current one; nothing else changes. */
+  setCurrent(row) {
+    this.current = row;
+    this.draw();
+  }
+
   drawLegend() {
     const scale = picture({ rows: 1, columns: 60, data: Float32Array.from({ length: 60 }, (_, i) => i / 59) });
     this.legend.replaceChildren("0", scale, "1");
   }
 
+  /** Where everything stands: cells as large as the room allows, labels no larger than the cells. */
   layout() {
-    const context = this.canvas.getContext("2d");
-    context.font = FONT;
+    const context = this.canvas.getContext("2d"), { rows, columns } = this.matrix;
     const widest = (labels) => Math.min(150, Math.max(...labels.map((text) => context.measureText(text).width), 10));
+    context.font = `12.5px ${FONT}`;
     const left = widest(this.rowLabels) + 12;
-    const room = this.frame.clientWidth - left - 24;
-    const cell = Math.max(7, Math.min(34, Math.floor(room / this.matrix.columns)));
+    const cell = Math.max(7, Math.min(34, Math.floor((this.frame.clientWidth - left - 24) / columns)));
+    context.font = `${Math.min(12.5, cell - 1.5)}px ${FONT}`;
     const upright = this.columnLabels.every((text) => context.measureText(text).width < cell - 2);
-    const top = cell < 11 ? 8 : upright ? 26 : widest(this.columnLabels) * 0.82 + 16;
-    const overhang = upright ? 4 : widest(this.columnLabels.slice(-3)) * 0.6 + 6;
-    return { left, top, cell, upright, width: left + cell * this.matrix.columns + overhang, height: top + cell * this.matrix.rows + 4 };
+    const top = cell < READABLE ? 8 : upright ? 26 : widest(this.columnLabels) * 0.82 + 16;
+    const overhang = upright || cell < READABLE ? 4 : widest(this.columnLabels.slice(-3)) * 0.6 + 6;
+    return { left, top, cell, upright, width: left + cell * columns + overhang, height: top + cell * rows + 4 };
   }
 
   draw() {
     if (!this.matrix || !this.frame.clientWidth) return;
-    const place = this.layout(), { left, top, cell, width, height } = place, ratio = window.devicePixelRatio || 1;
-    this.place = place;
+    const place = (this.place ??= this.layout()), { left, top, cell, width, height } = place, ratio = window.devicePixelRatio || 1;
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
     this.canvas.style.width = `${width}px`;
@@ -107,9 +115,9 @@ export class Matrix {
   }
 
   drawLabels(context, paint, { left, top, cell, upright }) {
-    context.font = FONT;
+    context.font = `${Math.min(12.5, cell - 1.5)}px ${FONT}`;
     context.textBaseline = "middle";
-    if (cell < 11) return; // too small to read: the reading below names them
+    if (cell < READABLE) return; // too small to read: the reading below names them
     this.rowLabels.forEach((text, row) => {
       context.fillStyle = this.cursor?.[0] === row ? paint.warm : this.current === row ? paint.accent : paint.ink;
       context.textAlign = "right";
