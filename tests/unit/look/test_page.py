@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from glassformer import look
 from glassformer.look.pack import unpack
 from glassformer.look.page import MODULES, policy, render, script, style, texts
-from glassformer.look.show import look
 from glassformer.look.trace import trace
 from tests.looking import translator
 
@@ -115,10 +115,12 @@ def test_modules_share_one_scope_without_clashes() -> None:
 
 
 def test_a_notebook_gets_a_frame(seen: dict[str, Any]) -> None:
-    shown = look(translator(), HOSTILE, continuations=0, ablations=False)
+    shown = translator().look(HOSTILE, continuations=0, ablations=False, height=500)
+    assert isinstance(shown, look.Look)
     frame = shown._repr_html_()
     assert frame.startswith("<iframe srcdoc=")
     assert frame.count("<") == 2
     assert "</script>" not in frame
+    assert 'height="500"' in frame
     assert shown.translation == shown.trace["target"]["text"]
     assert style()[:20] not in repr(shown)

@@ -3,6 +3,7 @@ import { t } from "./dom.js";
 import { set, state } from "./state.js";
 
 const address = document.documentElement.dataset.server ?? "";
+const key = new URLSearchParams(location.search).get("api_key"); // as it opened this page
 const earlier = [];
 
 export const served = () => address !== "";
@@ -14,7 +15,7 @@ export async function ask(changes, host, step = 0) {
   try {
     const answer = await fetch(address, {
       method: "POST", headers: { "Content-Type": "application/json", Accept: "application/json" },
-      body: JSON.stringify({ text, prefix, heads_off, beams, model: state.trace.model.name, ...changes }),
+      body: JSON.stringify({ text, prefix, heads_off, beams, model: state.trace.model.name, ...(key ? { api_key: key } : {}), ...changes }),
     });
     const trace = await answer.json();
     if (!answer.ok) throw new Error(trace.error ?? answer.statusText);
