@@ -189,6 +189,17 @@ def test_several_slow_clients_do_not_stop_the_others(translator: Translator) -> 
             assert time.monotonic() - begun < 20
 
 
+def test_a_long_request_does_not_hold_up_a_short_one(server: Running) -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        long = pool.submit(translate, server, SENTENCES * 4)
+        end = time.monotonic() + 20
+        while "glassformer_waiting_sentences 0.0" in _metrics(server):
+            assert time.monotonic() < end
+        assert translate(server, "The cat sees tea.")
+        assert not long.done()
+        assert len(long.result()) == 4 * len(SENTENCES)
+
+
 def test_a_port_in_use_is_said_at_once(server: Running) -> None:
     begun = time.monotonic()
     done = subprocess.run(

@@ -25,14 +25,20 @@ _HEADER_BYTES = 128 << 10
 
 def open_port(host: str, port: int) -> socket.socket:
     """A listening socket, taken before any model is loaded, so that a port in use is said at once."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol is named, or asyncio leaves Nagle's delay on: 40 ms for every answer.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=1024)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(1024)
+        return sock
+    except (OSError, OverflowError) as error:
+        sock.close()
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
             message = f"port {port} on {host} is in use; stop the other server, or choose another --port"
         else:
-            message = f"can't listen on {host}, port {port}: {error.strerror or error}"
+            message = f"can't listen on {host}, port {port}: {getattr(error, 'strerror', None) or error}"
         raise RequestError(message) from None
 
 
@@ -48,7 +54,6 @@ def run(app: FastAPI, sock: socket.socket, settings: ServeSettings) -> None:
         server_header=False,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=int(settings.seconds) + 1,
-        limit_concurrency=settings.connections,
         h11_max_incomplete_event_size=_HEADER_BYTES,
     )
     with _quiet_signals():
@@ -68,16 +73,21 @@ def _quiet_signals() -> Iterator[None]:
 
 
 def _protocol(settings: ServeSettings) -> type[H11Protocol]:
-    """uvicorn's HTTP with a time limit for headers (it has none) and errors in JSON."""
+    """uvicorn's HTTP with limits on connections and on the time for headers, and with errors in JSON."""
 
     class PatientProtocol(H11Protocol):
         _headers_due: asyncio.TimerHandle | None = None
+        _one_too_many = False
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            self._one_too_many = len(self.connections) > settings.connections
             self._expect_headers()
 
         def data_received(self, data: bytes) -> None:
+            if self._one_too_many:
+                self._write(429, f"Slowdown: {settings.connections} connections are open already")
+                return
             if self._headers_due is None and self._between_requests():
                 self._expect_headers()
             super().data_received(data)

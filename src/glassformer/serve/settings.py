@@ -41,7 +41,7 @@ class ServeSettings:
     """seconds that a first sentence waits for company"""
     workers: int = 1
     """batches translated at the same time"""
-    connections: int = 1024
+    connections: int = 512
     """most open connections"""
 
     def problems(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -189,6 +190,29 @@ def test_a_model_is_a_name_and_never_a_path(client: TestClient, name: str) -> No
         answer = client.post(path, json=fields)
         assert answer.status_code == 400
         assert "there are toy-en-zh" in answer.json()["error"]
+
+
+def test_no_request_opens_a_file_or_a_socket(client: TestClient) -> None:
+    opened: list[str] = []
+    listening = True
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if listening and event in ("open", "socket.connect", "os.listdir", "subprocess.Popen"):
+            opened.append(f"{event} {arguments}")
+
+    def ask(name: str) -> None:
+        fields = {"q": "a", "source": "en", "target": "zh", "model": name, "format": "html", "prefix": name}
+        client.post("/translate", json=fields)
+        client.post("/translate", params=fields)
+        client.get(f"/static/{name}")
+        client.get(f"/{name}")
+
+    ask("toy-en-zh")  # what is loaded once is loaded now
+    sys.addaudithook(hook)
+    for name in ("../../etc/passwd", "/etc/passwd", "http://169.254.169.254/", "toy-en-zh"):
+        ask(name)
+    listening = False
+    assert opened == []
 
 
 @pytest.mark.parametrize("name", ["nothing.js", "../app.py", "..%2fapp.py", "%2e%2e%2fapp.py", "a%00b", "."])
