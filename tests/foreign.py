@@ -213,3 +213,31 @@ def make_marian(
 
 def with_config(bundle: Bundle, **changes: Any) -> Bundle:
     return replace(bundle, config=replace(bundle.config, **changes))
+
+
+def trained_bundle(folder: Path, updates: int = 500) -> Bundle:
+    """English to German learnt from real sentences: some minutes, and far from good."""
+    from glassformer.data.batch import collate
+    from glassformer.text.lines import read_lines
+    from glassformer.train.objective import TranslationObjective
+
+    pairs = list(zip(read_lines(folder / "train.en"), read_lines(folder / "train.de"), strict=True))
+    both = train_tokenizer("bpe", [text for pair in pairs[:10_000] for text in pair], size=2000)
+    tokenizers = TokenizerPair(both, both, shared=True)
+    network = ModelConfig(encoder_layers=2, decoder_layers=2, width=128, feed_forward=256, heads=4)
+    config = BundleConfig(
+        source_language="en", target_language="de", vocabulary=tokenizers.vocabulary(), model=network
+    )
+    torch.manual_seed(0)
+    model = build_model(config.model, config.vocabulary)
+    objective = TranslationObjective(model)
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3, betas=(0.9, 0.98))
+    order = random.Random(0)
+    for _ in range(updates):
+        texts = sorted(order.sample(pairs, 96), key=lambda pair: len(pair[0]))[24:72]
+        encoded = [(both.encode(source), both.encode(target)) for source, target in texts]
+        loss, count = objective(collate(encoded, config.vocabulary))[:2]
+        optimizer.zero_grad()
+        (loss / count).backward()
+        optimizer.step()
+    return Bundle(config, tokenizers, model.eval(), "# Trained for a test\n")

@@ -23,6 +23,7 @@ from tests.foreign import (
     make_marian,
     separate_tokenizers,
     some_sources,
+    trained_bundle,
 )
 
 ctranslate2 = pytest.importorskip("ctranslate2")
@@ -198,3 +199,27 @@ def test_a_thousand_real_sentences(shared_data: Path) -> None:
     assert sum(one[0].finished for one in ours) > 500
     same = sum(a[0].tokens == b[0].tokens for a, b in zip(ours, theirs, strict=True))
     assert same == 1000
+
+
+@pytest.mark.full
+def test_a_trained_model_on_a_thousand_real_sentences(shared_data: Path, tmp_path: Path) -> None:
+    """Float32 says the same, sentence by sentence; what int8 costs is measured."""
+    sacrebleu = pytest.importorskip("sacrebleu")
+    folder = shared_data / "multi30k"
+    bundle = trained_bundle(folder)
+    lines = list(read_lines(folder / "test_2016_flickr.en"))[:1000]
+    references = list(read_lines(folder / "test_2016_flickr.de"))[:1000]
+    proof = converter.export_bundle(bundle, tmp_path / "ct2", "int8", texts=lines[:100])
+    assert proof.holds, str(proof)
+    ours = [one.text for one in Translator(bundle, engine="torch").translate(lines)]
+    exact = [one.text for one in Translator(bundle, engine="ctranslate2").translate(lines)]
+    assert sum(a == b for a, b in zip(ours, exact, strict=True)) == 1000
+    translator = Translator(bundle, engine="torch")
+    translator._engine = converter.load_engine(bundle, threads=1, quantization="int8")
+    rounded = [one.text for one in translator.translate(lines)]
+    scores = [sacrebleu.corpus_bleu(said, [references]).score for said in (ours, rounded)]
+    same = sum(a == b for a, b in zip(ours, rounded, strict=True))
+    print(f"BLEU {scores[0]:.2f} in float32, {scores[1]:.2f} in int8, {same} of 1000 the same\n{proof}")  # noqa: T201
+    assert scores[0] > 5
+    assert abs(scores[0] - scores[1]) < 0.5
+    assert same > 700

@@ -18,6 +18,7 @@ from glassformer.formats import huggingface
 from glassformer.formats.huggingface_reading import read_bundle
 from glassformer.formats.proof import OurSide, padded
 from glassformer.search.scoring import SearchOptions
+from glassformer.text.lines import read_lines
 from glassformer.text.mapped import MappedTokenizer
 from tests.foreign import (
     AWKWARD,
@@ -28,6 +29,7 @@ from tests.foreign import (
     make_marian,
     separate_tokenizers,
     some_sources,
+    trained_bundle,
 )
 
 transformers = pytest.importorskip("transformers")
@@ -263,3 +265,12 @@ def test_a_row_of_padding_that_training_moved_stays_as_it_is(tmp_path: Path) -> 
     bundle, proof = huggingface.import_bundle(tmp_path / "hf")
     assert proof.holds
     assert bundle.model.source_embedding.weight_VD[pad].abs().sum() > 1
+
+
+@pytest.mark.full
+def test_a_trained_model_on_real_sentences(shared_data: Path, tmp_path: Path) -> None:
+    bundle = trained_bundle(shared_data / "multi30k", updates=200)
+    lines = list(read_lines(shared_data / "multi30k" / "test_2016_flickr.en"))[:200]
+    proof = huggingface.export_bundle(bundle, tmp_path / "hf", texts=lines)
+    assert (proof.agree, proof.sentences) == (200, 200)
+    assert proof.difference < 1e-4
