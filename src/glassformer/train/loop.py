@@ -184,8 +184,9 @@ class Loop:
             parts = batch.split(self.parts)
             for place, part in enumerate(parts):
                 last = number == numbers[-1] and place == len(parts) - 1
-                with held_back(self.objective, hold=not last), self.precision():
-                    losses = self.objective(part.to(self.processes.device))
+                with held_back(self.objective, hold=not last):
+                    with self.precision():
+                        losses = self.objective(part.to(self.processes.device))
                     (losses.loss_sum if counts else 0 * losses.loss_sum).backward()
                 if counts:
                     sums += torch.stack([losses.loss_sum.detach(), losses.nll_sum]).double()

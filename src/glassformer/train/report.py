@@ -217,9 +217,9 @@ class _Bar:
         columns = (BarColumn(bar_width=24), TaskProgressColumn(), TextColumn("{task.description}"))
         self.progress = Progress(*columns, console=console, transient=True)
         self.task = self.progress.add_task("", total=1.0)
-        self.progress.start()
 
     def show(self, text: str, over: float) -> None:
+        self.progress.start()  # does nothing the second time
         self.progress.update(self.task, completed=min(over, 1.0), description=text)
 
     def close(self) -> None:

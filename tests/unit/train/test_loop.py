@@ -94,6 +94,7 @@ def test_a_killed_run_ends_as_if_nothing_had_happened(
 
 def test_two_hundred_updates_straight_or_in_halves(loop_in: MakeLoop, tmp_path: Path) -> None:
     settings = {**EVERYTHING, "max_steps": 200, "validate_every": 100, "validate_bleu": 0, "samples": 0}
+    settings |= {"accumulate": 1, "batch_tokens": 60}
     straight = loop_in(tmp_path / "straight", **settings)
     straight.run()
     stop_after(loop_in(tmp_path / "halves", **settings), 100)

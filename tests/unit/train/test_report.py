@@ -6,6 +6,8 @@ import doctest
 import io
 import json
 import math
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -100,6 +102,29 @@ def test_a_validation_is_shown_and_recorded(tmp_path: Path) -> None:
     (entry,) = read_metrics(tmp_path / "metrics.jsonl")
     assert entry["bleu"] == 12.34
     assert entry["best"] is True
+
+
+def test_tensorboard_is_fed_if_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[tuple[str, float, int]] = []
+
+    class SummaryWriter:
+        def __init__(self, directory: str, purge_step: int) -> None:
+            assert directory == str(tmp_path / "tensorboard")
+            assert purge_step == 8
+
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            written.append((name, value, step))
+
+        def close(self) -> None:
+            written.append(("closed", 0.0, 0))
+
+    fake = types.SimpleNamespace(SummaryWriter=SummaryWriter)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", fake)  # type: ignore[arg-type]
+    report = ConsoleReport(tmp_path, console(terminal=False)[0])
+    report.resumed(Progress(step=7), None)
+    report.record({"kind": "train", "step": 8, "loss": 2.5, "seconds": 3.0})
+    report.close()
+    assert written == [("train/loss", 2.5, 8), ("closed", 0.0, 0)]
 
 
 def test_a_loss_beyond_counting_has_an_infinite_perplexity() -> None:
