@@ -36,13 +36,20 @@ $(VENV)/.dev: $(VENV)/.run
 	@$(PIP) -e '.[dev]'
 	@touch $@
 
+# The pages are tested in a real browser, with a font that has Chinese characters.
+$(VENV)/.browser: $(VENV)/.dev
+	@command -v chromium >/dev/null && fc-list 2>/dev/null | grep -qi 'noto.*cjk' || { \
+	  echo "· installing Debian's chromium and fonts-noto-cjk"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium fonts-noto-cjk fontconfig >/dev/null; }
+	@touch $@
+
 demo: $(VENV)/.run  ## train a small model here and now, then translate with it
 	@$(BIN)/glass demo
 
 test: $(VENV)/.dev  ## the tests, in at most ten minutes
 	@$(BIN)/python -m pytest -m "not full" -n 2 --dist worksteal
 
-test-full: $(VENV)/.dev  ## and the long ones: killed processes, load, browsers
+test-full: $(VENV)/.browser  ## and the long ones: killed processes, load, browsers
 	@$(BIN)/python -m pytest -m full
 
 check: $(VENV)/.dev  ## ruff, formatting and types
