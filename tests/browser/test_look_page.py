@@ -123,6 +123,9 @@ def test_a_forced_word_goes_on_as_translate_does(
     assert page.get_attribute("#forced .text[data-text]", "data-text") == expected
     assert page.inner_text("#forced .text[data-text]") == expected
     assert other["piece"] in page.inner_text("#forced mark")
+    page.click("#candidate-list button[data-id='0']")  # the end, here and now
+    page.wait_for_timeout(60)
+    assert page.inner_text("#forced .text[data-text]") == seen["target"]["pieces"][0] + "⟨end⟩"
 
 
 def test_a_head_is_switched_off_and_on(open_page: OpenPage, address: str, seen: dict[str, Any]) -> None:

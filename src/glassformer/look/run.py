@@ -87,6 +87,8 @@ def _options(translator: Translator, beams: int | None, source: int, forced: int
     search = translator.bundle.config.search
     beams = search.beams if beams is None else beams
     limit = translator.bundle.model.max_length
+    if forced >= limit:
+        raise RequestError(f"a prefix of {forced} tokens; the model takes {limit - 1}")
     longest = max(min(search.max_length or 2 * source + 32, limit), forced + 1, search.min_length + 1)
     asked = {"beams": beams, "n_best": beams, "max_length": longest}
     try:

@@ -9,37 +9,28 @@ from typing import Any
 from glassformer.evaluate import corpus_bleu
 from glassformer.look.run import Run, all_heads, outcome
 from glassformer.look.variants import Variant, search_variants, single
-from glassformer.search.scoring import Hypothesis, length_factor
 
 Candidates = Sequence[Sequence[dict[str, Any]]]
 
 
 def continued(run: Run, candidates: Candidates, most: int) -> dict[str, dict[str, Any]]:
-    """Where each forced word leads, under `step:id`; the likeliest ones of each step, about `most` in all."""
+    """Where each forced word leads, under `step:id`; the likeliest ones of each step, about `most` in all.
+
+    A forced end of sentence leads nowhere: it is left out.
+    """
     eos, forced = run.translator.bundle.model.vocabulary.eos, len(run.variant.prefix)
     each = max(1, math.ceil(most / max(1, len(candidates))))
-    wanted, ends = [], []
-    for step in range(forced, len(candidates)):
-        others = [one for one in candidates[step] if not one["chosen"]][:each]
-        ends += [(step, one) for one in others if one["id"] == eos]
-        wanted += [(step, one) for one in others if one["id"] != eos]
-    wanted = [(step, one) for step, one in wanted if step + 1 < run.options.max_length]
-    variants = [Variant((*run.said[:step], one["id"]), run.variant.heads_off) for step, one in wanted]
+    wanted = [
+        (step, one["id"])
+        for step in range(forced, min(len(candidates), run.options.max_length - 1))
+        for one in [one for one in candidates[step] if not one["chosen"] and one["id"] != eos][:each]
+    ]
+    variants = [Variant((*run.said[:step], token), run.variant.heads_off) for step, token in wanted]
     found = search_variants(run.translator.bundle.model, run.source, variants, single(run.options))
-    results = {
-        f"{step}:{one['id']}": outcome(run.translator, best, run.options)
-        for (step, one), [best] in zip(wanted, found, strict=True)
+    return {
+        f"{step}:{token}": outcome(run.translator, best, run.options)
+        for (step, token), [best] in zip(wanted, found, strict=True)
     }
-    for step, one in ends:
-        results[f"{step}:{eos}"] = outcome(run.translator, _ended(run, step, one["log_prob"]), run.options)
-    return results
-
-
-def _ended(run: Run, step: int, log_prob: float) -> Hypothesis:
-    """The winning tokens up to a step, and then the end: nothing is left to search."""
-    log_probs = [*run.best.token_log_probs[:step], log_prob]
-    factor = length_factor(len(log_probs), run.options.length_penalty, run.options.penalty)
-    return Hypothesis(run.said[:step], sum(log_probs), sum(log_probs) / factor, log_probs, True)
 
 
 def ablated(run: Run, reference: str) -> dict[str, dict[str, Any]]:

@@ -20,7 +20,7 @@ function drawCandidates() {
 }
 
 function force(one, key) {
-  if (!served()) { set({ forced: state.forced === key ? null : key }); return; }
+  if (!served() || one.piece === "</s>") { set({ forced: state.forced === key ? null : key }); return; }
   const ids = state.trace.target.ids.slice(0, state.step);
   ask({ prefix: [...ids, one.id] }, byId("forced"), state.step);
 }
@@ -28,14 +28,22 @@ function force(one, key) {
 function drawForced() {
   const host = byId("forced"), { trace, forced } = state;
   if (!forced) { host.replaceChildren(); return; }
-  const outcome = trace.continuations?.[forced], [step, id] = forced.split(":").map(Number);
-  const one = trace.candidates[step].find((candidate) => candidate.id === id);
+  const [step, id] = forced.split(":").map(Number), one = trace.candidates[step].find((candidate) => candidate.id === id);
+  const outcome = one.piece === "</s>" ? ended(one, step) : trace.continuations?.[forced];
   if (!outcome) { host.replaceChildren(el("p", { class: "panel" }, t("not_saved"))); return; }
   host.replaceChildren(el("div", { class: "panel" },
     el("span", { class: "label" }, t("if_said", { word: label(one.piece) })),
     el("p", { class: "text", "data-text": outcome.text }, ...continuation(outcome, step)),
     el("span", { class: "label" }, t("instead_of")), el("p", { class: "text" }, trace.target.text),
     el("p", { class: "label" }, `${t("score")} ${fixed(trace.scores.score)} → ${fixed(outcome.score)} · Σ log p ${fixed(trace.scores.log_prob)} → ${fixed(outcome.log_prob)}`)));
+}
+
+/** Where the end is forced, nothing is left to search. */
+function ended(one, step) {
+  const { target, request } = state.trace, length = step + 1;
+  const sum = target.log_probs.slice(0, step).reduce((total, p) => total + p, one.log_prob);
+  const factor = (request.penalty === "wu" ? (5 + length) / 6 : length) ** request.length_penalty;
+  return { text: Array.from(target.text).slice(0, target.spans[step][0]).join(""), pieces: target.pieces.slice(0, step), log_prob: sum, score: sum / factor };
 }
 
 /** What was given, the forced word, and how it goes on. */

@@ -27,7 +27,7 @@ function thumbnail(place, head, profile) {
     class: `head ${isOff(place, head) ? "off" : ""} ${state.place === place && state.head === head ? "chosen" : ""}`,
     "aria-label": `${t("head_of", { place: placeName(place), head: head + 1 })} ${badge}`,
     title: `${badges(profile)}${changes ? ` · ${t("matters")}` : ""}`,
-  }, canvas, el("span", { class: "name" }, el("span", { class: changes ? "matters" : "" }, String(head + 1)), el("span", { class: "badge" }, badge)));
+  }, canvas, el("span", { class: "name" }, el("span", { class: changes ? "matters" : "" }, String(head + 1)), el("span", { class: `badge ${badge ? "" : "weak"}` }, badge || `${t("entropy")} ${profile.entropy.toFixed(2)}`)));
   return button;
 }
 

@@ -66,7 +66,8 @@ function drawLinks() {
     }));
   };
   const one = pointed?.side === "source" ? null : pointed?.side === "target" ? pointed.index : current;
-  for (let row = 0; row < targets.length; row++) if (row !== one && one !== null) add(row, strongest(row), true);
+  const crowded = targets.length > 30; // too many faint lines say nothing
+  for (let row = 0; row < targets.length && !crowded; row++) if (row !== one && one !== null) add(row, strongest(row), true);
   if (one === null) for (let row = 0; row < targets.length; row++) add(row, pointed.index, false);
   else for (let column = 0; column < columns; column++) { lit[column] = data[one * columns + column]; add(one, column, false); }
   byId("links").replaceChildren(...paths);
