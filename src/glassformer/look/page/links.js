@@ -15,8 +15,10 @@ function gather() {
   pair = { source, target, matrix: grouped(weights(trace, place, head), target, source) };
 }
 
-/** The group that holds the token of this step. */
-const currentGroup = () => pair.target.findIndex((group) => group.tokens.some(([index]) => index === state.step));
+const isCurrent = (group) => group.tokens.some(([index]) => index === state.step);
+
+/** The (first) group that holds the token of this step. */
+const currentGroup = () => pair.target.findIndex(isCurrent);
 
 function drawWords() {
   gather();
@@ -72,7 +74,10 @@ function drawLinks() {
   else for (let column = 0; column < columns; column++) { lit[column] = data[one * columns + column]; add(one, column, false); }
   byId("links").replaceChildren(...paths);
   sources.forEach((element, column) => element.classList.toggle("lit", lit[column] >= 0.15));
-  targets.forEach((element, row) => { element.classList.toggle("now", row === current); element.classList.toggle("later", row > current); });
+  targets.forEach((element, row) => {
+    element.classList.toggle("now", isCurrent(pair.target[row]));
+    element.classList.toggle("later", row > current && !isCurrent(pair.target[row]));
+  });
 }
 
 function measure(sources, targets) {
