@@ -69,19 +69,25 @@ def train(
     if recipe.train.threads:
         torch.set_num_threads(recipe.train.threads)
     with _held(directory, processes):
-        checkpoints = Checkpoints(
-            directory / CHECKPOINTS,
-            keep_last=recipe.train.keep_last,
-            keep_best=recipe.train.average,
-            higher_is_better=recipe.train.stop_on == "bleu",
-            say=report.say,
-        )
+        checkpoints = _checkpoints(recipe.train, directory, report)
         _begin(recipe, directory, checkpoints, processes, allow_changes=allow_changes, fresh=fresh)
         prepared = _prepare(recipe, directory, checkpoints, processes, report, allow_changes)
         try:
             return _train(prepared, directory, checkpoints, processes, report)
         finally:
             report.close()
+
+
+def _checkpoints(config: TrainConfig, directory: Path, report: Report) -> Checkpoints:
+    """Where they are, and how many are kept: at least as many as will be averaged."""
+    last = config.average_last
+    return Checkpoints(
+        directory / CHECKPOINTS,
+        keep_last=max(config.keep_last, config.average if last else 1),
+        keep_best=1 if last else config.average,
+        higher_is_better=config.stop_on == "bleu",
+        say=report.say,
+    )
 
 
 def _begin(
@@ -101,6 +107,8 @@ def _begin(
             for old in (directory / CHECKPOINTS, directory / RESULT):
                 shutil.rmtree(old, ignore_errors=True)
         checkpoints.tidy()
+        for litter in directory.glob(f".{RESULT}.*"):  # of a process that was killed while it finished
+            shutil.rmtree(litter, ignore_errors=True)
         if written.exists() and checkpoints.all():
             before = settings.read(Recipe, written)
             refuse(changes(before, recipe), directory, allow_changes)
@@ -279,6 +287,8 @@ def _held(directory: Path, processes: Processes) -> Iterator[None]:
 
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 raise TrainingError(f"another process is training in {directory}") from None
+            except OSError:
+                pass  # a file system without locks: better unguarded than not at all
         yield

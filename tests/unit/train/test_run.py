@@ -90,7 +90,8 @@ def test_a_run_leaves_a_model_that_translates(tmp_path: Path, recipe: MakeRecipe
 
 
 def test_the_result_is_the_best_checkpoint_or_a_mean(tmp_path: Path, recipe: MakeRecipe) -> None:
-    result, _ = run(recipe("train.average=2", "train.average_last=true"), tmp_path / "run")
+    mean_of_last = ["train.average=2", "train.average_last=true", "train.keep_last=1"]
+    result, _ = run(recipe(*mean_of_last), tmp_path / "run")
     saved = [Bundle.load(path).model for path in sorted((tmp_path / "run" / "checkpoints").iterdir())]
     mean = [(a + b) / 2 for a, b in zip(*(model.parameters() for model in saved), strict=True)]
     for ours, theirs in zip(Bundle.load(result.path).model.parameters(), mean, strict=True):
