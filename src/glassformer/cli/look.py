@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +30,8 @@ class Look:
     """a .tsv file of sentence pairs: how much BLEU over these each head is worth (takes a while)"""
     continuations: int = 400
     """about how many forced words the page can follow; 0 for none"""
+    ablations: bool = True
+    """translate once without each head (a large model takes a while)"""
 
 
 def look(text: str, how: Look = Look()) -> None:  # noqa: B008 - frozen
@@ -51,17 +56,31 @@ def look(text: str, how: Look = Look()) -> None:  # noqa: B008 - frozen
         raise RequestError(
             f"--out {how.out} is a directory; give the page a name, such as {how.out}/look.html"
         )
-    seen = trace(
-        translator,
-        text,
-        beams=how.beams,
-        prefix=how.prefix,
-        reference=how.reference,
-        continuations=how.continuations,
-    )
-    if how.pairs is not None:
-        seen["corpus"] = ablate_each(translator, list(read_pairs(CorpusConfig(pairs=str(how.pairs)))))
+    with _waiting("looking: every forced word and every head is a translation of its own"):
+        seen = trace(
+            translator,
+            text,
+            beams=how.beams,
+            prefix=how.prefix,
+            reference=how.reference,
+            continuations=how.continuations,
+            ablations=how.ablations,
+        )
+        if how.pairs is not None:
+            seen["corpus"] = ablate_each(translator, list(read_pairs(CorpusConfig(pairs=str(how.pairs)))))
     with atomic_file(how.out) as file:
         file.write(render(seen).encode())
     print(seen["target"]["text"])
     print(how.out.resolve().as_uri())
+
+
+@contextmanager
+def _waiting(what: str) -> Iterator[None]:
+    """Something that moves, on a terminal; nothing at all in a pipe."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield

@@ -80,4 +80,5 @@ def _hash(text: str) -> str:
 def _as_json(value: Any) -> str:
     """JSON that may stand inside a script element: nothing in it can end the element or begin a comment."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = text.encode("utf-8", "replace").decode()  # half of a surrogate pair is no character
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -64,6 +64,12 @@ def test_markup_in_a_sentence_stays_text(seen: dict[str, Any]) -> None:
     assert parsed.names.count("script") == 3
 
 
+def test_half_a_character_breaks_no_page(seen: dict[str, Any]) -> None:
+    page = render({**seen, "request": {**seen["request"], "reference": "a\ud800b"}})
+    assert json.loads(Scripts(page).scripts["trace"])["request"]["reference"] == "a?b"
+    page.encode()
+
+
 def test_nothing_comes_from_elsewhere(seen: dict[str, Any]) -> None:
     page = render(seen)
     known = {"http://www.w3.org/2000/svg"}
