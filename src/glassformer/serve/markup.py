@@ -1,16 +1,34 @@
-"""`format=html`: the text between the tags is translated, and every tag stays as it was."""
+"""`format=html`: the text between the tags is translated, and every tag stays as it was.
+
+Not a parser of documents: it has to know only where markup begins and ends, and takes time in proportion to
+the page, whatever is in it (Python's own parser takes the square of it for some).
+"""
 
 from __future__ import annotations
 
 import html
 import itertools
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from html.parser import HTMLParser
 
 _SILENT = {"script", "style", "code", "kbd", "samp", "var", "textarea", "svg", "math", "noscript", "template"}
+_RAW = {"script", "style", "textarea", "title"}
+"""inside these only their own end tag is markup"""
 _VOID = {
     *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"),
 }
+# A comment, a declaration, or a tag; > may stand inside quotes, unless they never close. The quantifiers with
+# a second + never give back what they took.
+_MARKUP = re.compile(
+    r"""<!--.*?--> | <[!?][^>]*+> |
+        <(?P<end>/?)(?P<name>[a-zA-Z][^\s/>]*+) (?: (?:[^>"']|"[^"]*+"|'[^']*+')*+> | [^>]*+> )""",
+    re.DOTALL | re.VERBOSE,
+)
+_SAYS_NO = re.compile(
+    r"""\stranslate\s*=\s*["']?no\b | \sclass\s*=\s*["']?[^"'>]{0,200}\bnotranslate\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 @dataclass(frozen=True)
@@ -27,19 +45,11 @@ def take_apart(page: str) -> list[Stretch]:
     >>> [part.content for part in take_apart("<p>Tom &amp; I<br></p>") if part.is_text]
     ['Tom & I']
     """
-    reader = _Reader(page)
-    reader.feed(page)
-    reader.close()
-    bounds = [*reader.events, (len(page), False)]
     found = []
-    for is_text, group in itertools.groupby(itertools.pairwise(bounds), key=lambda pair: pair[0][1]):
-        pairs = list(group)
-        raw = page[pairs[0][0][0] : pairs[-1][1][0]]
+    for is_text, group in itertools.groupby(_pieces(page), key=lambda piece: piece[1]):
+        raw = "".join(content for content, _ in group)
         text = html.unescape(raw)
-        if is_text and text.strip():
-            found.append(Stretch(text, True))
-        elif raw:
-            found.append(Stretch(raw, False))
+        found.append(Stretch(text, True) if is_text and text.strip() else Stretch(raw, False))
     return found
 
 
@@ -51,52 +61,30 @@ def put_together(stretches: list[Stretch], translations: list[str]) -> str:
     )
 
 
-class _Reader(HTMLParser):
-    """Notes where text and markup begin; Python's parser says what is which."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=False)
-        self.events: list[tuple[int, bool]] = [(0, False)]
-        self._lines = [0, *(place + 1 for place, character in enumerate(page) if character == "\n")]
-        self._silent: list[str] = []
-
-    def _note(self, is_text: bool) -> None:
-        line, column = self.getpos()
-        self.events.append((self._lines[line - 1] + column, is_text and not self._silent))
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self._note(False)
-        values = dict(attributes)
-        silent = values.get("translate") == "no" or "notranslate" in (values.get("class") or "").split()
-        if tag not in _VOID and (self._silent or silent or tag in _SILENT):
-            self._silent.append(tag)
-
-    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self._note(False)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._note(False)
-        if tag in self._silent:
-            while self._silent.pop() != tag:
-                pass
-
-    def handle_data(self, data: str) -> None:
-        self._note(True)
-
-    def handle_entityref(self, name: str) -> None:
-        self._note(True)
-
-    def handle_charref(self, name: str) -> None:
-        self._note(True)
-
-    def handle_comment(self, data: str) -> None:
-        self._note(False)
-
-    def handle_decl(self, decl: str) -> None:
-        self._note(False)
-
-    def handle_pi(self, data: str) -> None:
-        self._note(False)
-
-    def unknown_decl(self, data: str) -> None:
-        self._note(False)
+def _pieces(page: str) -> Iterator[tuple[str, bool]]:
+    """(raw, is it text to translate), from left to right; nothing is left out."""
+    silent: list[str] = []
+    place = 0
+    last = page.rfind(">")  # behind it nothing can be a tag
+    while match := _MARKUP.search(page, place, last + 1):
+        if match.start() > place:
+            yield page[place : match.start()], not silent
+        yield match[0], False
+        place = match.end()
+        name = (match["name"] or "").lower()
+        if not name:
+            continue
+        if match["end"]:
+            if name in silent:
+                del silent[len(silent) - 1 - silent[::-1].index(name) :]
+        elif name not in _VOID and not match[0].endswith("/>"):
+            if silent or name in _SILENT or _SAYS_NO.search(match[0]):
+                silent.append(name)
+            if name in _RAW:
+                end = re.compile(f"</{name}", re.IGNORECASE).search(page, place)
+                stop = end.start() if end else len(page)
+                if stop > place:
+                    yield page[place:stop], not silent
+                place = stop
+    if place < len(page):
+        yield page[place:], not silent

@@ -10,8 +10,7 @@ from glassformer.text.sentences import split_sentences, split_to_fit
 
 LONGEST = 400
 """characters of a segment; a sentence that is longer is cut, so that no single one holds up the others"""
-_LINES = re.compile(r"(\s*\n\s*)")
-_EDGES = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
+_LINES = re.compile(r"((?<!\s)\s*\n\s*)")
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,12 @@ def cut(text: str, longest: int = LONGEST) -> list[Segment]:
             continue
         for sentence in split_sentences(line):
             for part in split_to_fit(sentence, lambda part: len(part) <= longest)[0]:
-                left, core, right = _EDGES.fullmatch(part).groups()  # type: ignore[union-attr]
-                before += left
+                core = part.strip()
+                left = len(part) - len(part.lstrip())
+                before += part[:left]
                 if core:
                     found.append(Segment(core, before, any(map(str.isalnum, core))))
-                    before = ""
-                before += right
+                    before = part[left + len(core) :]
     if before:
         found.append(Segment("", before, False))
     return found

@@ -10,10 +10,14 @@ from typing import Literal
 
 Cut = Literal["sentences", "words", "characters"]
 
+MARKS = 32
+"""marks on one character that are kept together with it; no writing has more"""
+
 # An end, with the quotes and brackets that close after it. After . ! ? white space must follow (3.14, e.g.),
 # after the wide marks nothing.
 _CLOSING = "[\"'”’»›)\\]}」』】》）］｣]*"
-_END = re.compile(f"(?:[。！？｡．]+{_CLOSING}\\s*)|(?:[.!?…؟۔।॥։።]+{_CLOSING}\\s+)")
+# A run of marks is looked at from its first one only: a thousand dots take a thousand steps, not a million.
+_END = re.compile(f"(?:[。！？｡．]+{_CLOSING}\\s*)|(?:(?<![.!?…؟۔।॥։።])[.!?…؟۔।॥։።]+{_CLOSING}\\s+)")
 _CLAUSE = re.compile(r"[,;:，；：、–—]\s*")
 _SPACE = re.compile(r"\s+")
 
@@ -70,10 +74,11 @@ def _middle(text: str) -> tuple[int, Cut]:
         places = [place for place in places if 0 < place < len(text)]
         if places:
             return min(places, key=lambda place: abs(place - half)), "words"
-    place = len(text) // 2
-    while place > 1 and _belongs_to_the_left(text, place):
-        place -= 1
-    return place, "characters"
+    middle = len(text) // 2
+    for place in range(middle, max(0, middle - MARKS), -1):
+        if not _belongs_to_the_left(text, place):
+            return place, "characters"
+    return middle, "characters"
 
 
 def _belongs_to_the_left(text: str, place: int) -> bool:

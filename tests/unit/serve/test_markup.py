@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +46,17 @@ def test_a_translation_can_not_bring_markup_in() -> None:
     assert put_together(parts, ["<script>alert(1)</script>"]) == (
         "<p>&lt;script&gt;alert(1)&lt;/script&gt;</p>"
     )
+
+
+@pytest.mark.parametrize(
+    "brick",
+    ["<", "<!--", "<a ", '<a x="', "<a x='\"", "<p>a</p>", "<svg>", "&", "</", "<script>", "<a class="],
+)
+@pytest.mark.parametrize("end", ["", ">", '">', "-->"])
+def test_no_page_takes_long(brick: str, end: str) -> None:
+    begun = time.process_time()
+    shout(brick * (20_000 // len(brick)) + end)
+    assert time.process_time() - begun < 2
 
 
 @given(st.text(alphabet="<>/&;!-=\"' \nabp#x1", max_size=60))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,3 +33,10 @@ def test_white_space_fits_the_target() -> None:
     assert join(chinese, ["One.", "Two.", "Three."], "en") == "One. Two.\nThree."
     assert join(english, ["Un.", "Deux.", "Trois."], "fr") == "Un. Deux.\nTrois."
     assert join(cut(" a \n"), ["b", ""], "zh-Hans") == " b \n"
+
+
+@pytest.mark.parametrize("brick", [".", " ", "\n", "\u0301", "\u200d", "a\u0301", ",", '."', " \n", "x"])
+def test_no_text_takes_long(brick: str) -> None:
+    begun = time.process_time()
+    cut(brick * (20_000 // len(brick)))
+    assert time.process_time() - begun < 2
