@@ -86,7 +86,7 @@ def serve(
 
     app = create_app([load(name, engine=engine, threads=threads) for name in model or shipped()], settings)
     for served in app.state.service.models.by_name.values():
-        print(f"{served.name}: {served.source} → {served.target}")
+        print(f"{served.name}: {served.source} to {served.target}")
     address = f"[{host}]" if ":" in host else host
     print(f"open http://{address}:{sock.getsockname()[1]}/ in a browser; Ctrl-C ends it", flush=True)
     run(app, sock, settings)

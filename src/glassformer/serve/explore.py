@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 
+from glassformer.errors import RequestError
 from glassformer.look.page import policy, render
 from glassformer.look.trace import trace
 from glassformer.serve import schemas
@@ -55,6 +56,8 @@ async def _events(service: Service, text: str, wish: Wish) -> AsyncIterator[byte
         async with asyncio.timeout(service.settings.seconds):
             async for event in service.stream(text, wish):
                 yield _event(event)
+    except RequestError as error:
+        yield _event({"error": str(error)})
     except (TimeoutError, BusyError):
         yield _event({"error": "Slowdown: this took too long; send less text at once, or try again later"})
 

@@ -78,7 +78,9 @@ class Service:
         beams = fields.number("beams", own, 1, max(own, self.settings.beams))
         if alternatives:  # two beams may say the same: one more than needed
             beams = max(beams, alternatives + 2)
-        return Wish(model, source, target, beams, alternatives, fields.text("prefix"))
+        prefix = fields.text("prefix")
+        self.check_texts([prefix])
+        return Wish(model, source, target, beams, alternatives, prefix)
 
     def language(self, code: str) -> str:
         """A code in our spelling, if we have the language."""

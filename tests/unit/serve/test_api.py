@@ -235,6 +235,32 @@ def test_streams_end_with_the_translation(client: TestClient, translator: Transl
     assert "".join(event["before"] + event["source"] for event in done) == fields["q"]
 
 
+def test_a_beginning_that_is_too_long(client: TestClient) -> None:
+    fields = {"q": "tea", "source": "en", "target": "zh"}
+    for path in ("/translate", "/words", "/stream"):
+        answer = client.post(path, json={**fields, "prefix": "x" * 5001})
+        assert answer.status_code == 400
+    for path in ("/translate", "/inspect"):
+        answer = client.post(path, json={**fields, "text": "tea", "prefix": "猫" * 2000})
+        assert answer.status_code == 400
+        assert "prefix" in answer.json()["error"]
+    assert "prefix" in client.post("/stream", json={**fields, "prefix": "猫" * 2000}).text
+
+
+def test_what_happens_inside(client: TestClient, translator: Translator) -> None:
+    seen = client.post("/inspect", json={"text": "The cat sees tea.", "model": "toy-en-zh"}).json()
+    assert seen["model"]["name"] == "toy-en-zh"
+    assert seen["target"]["text"] == translator.translate("The cat sees tea.").text
+    answer = client.get("/inspect", params={"text": "The cat sees tea.</script><b>"})
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "'sha256-" in answer.headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+    assert "</script><b>" not in answer.text
+    too_long = client.post("/inspect", json={"text": "a" * 601})
+    assert too_long.json() == {"error": "Invalid request: request (601) exceeds text limit (600)"}
+    assert client.get("/inspect").status_code == 400
+
+
 def test_other_words(client: TestClient, translator: Translator) -> None:
     said = translator.translate(SENTENCES[0]).text
     fields = {"q": SENTENCES[0], "source": "en", "target": "zh"}
