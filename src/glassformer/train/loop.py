@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from glassformer.bundle import WEIGHTS, Bundle, load_weights
 from glassformer.config import TrainConfig
@@ -26,7 +26,6 @@ from glassformer.train.checkpoint import Checkpoints, Progress, Window
 from glassformer.train.distributed import Processes, held_back
 from glassformer.train.feed import Feed, mix
 from glassformer.train.interrupt import asked_to_stop
-from glassformer.train.objective import TranslationObjective
 from glassformer.train.optim import (
     MovingMean,
     build_optimizer,
@@ -43,11 +42,15 @@ its loss is still a number"""
 
 
 class Loop:
-    """One run: `Loop(…).run()` trains until a limit is reached, from the last checkpoint if there is one."""
+    """One run: `Loop(…).run()` trains until a limit is reached, from the last checkpoint if there is one.
+
+    `objective(batch)` returns `Losses`; its parameters are those of the bundle's model.
+    """
 
     def __init__(
         self,
         bundle: Bundle,
+        objective: nn.Module,
         feed: Feed,
         config: TrainConfig,
         *,
@@ -60,9 +63,7 @@ class Loop:
         self.checkpoints, self.report, self.validator = checkpoints, report, validator
         self.processes = processes or Processes()
         self.model = bundle.model.to(self.processes.device)
-        self.objective = self.processes.wrap(
-            TranslationObjective(self.model, config.label_smoothing, config.r_drop)
-        )
+        self.objective = self.processes.wrap(objective)
         self.optimizer = build_optimizer(
             self.model,
             beta1=config.beta1,

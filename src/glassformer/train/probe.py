@@ -24,6 +24,8 @@ SECONDS = 6.0
 
 def dry_run(prepared: Prepared, processes: Processes) -> str:
     """Parameters by part, memory, operations, and the time that all of it would take here."""
+    if prepared.recipe.train.threads:
+        torch.set_num_threads(prepared.recipe.train.threads)
     tokens_per_second, memory = _measure(prepared, processes)
     lines = ["parameters", *_parameters(prepared.bundle.model)]
     lines += ["memory", *_memory(prepared, memory)]

@@ -34,6 +34,7 @@ from glassformer.train.checkpoint import Checkpoint, Checkpoints, Progress, aver
 from glassformer.train.curves import plot_curves
 from glassformer.train.distributed import Processes
 from glassformer.train.loop import Loop
+from glassformer.train.objective import TranslationObjective
 from glassformer.train.prepare import Prepared, prepare
 from glassformer.train.report import METRICS, ConsoleReport, Report, Validation, clock
 from glassformer.train.validate import Validator
@@ -160,6 +161,7 @@ def _train(
     validator = Validator(bundle, prepared.valid, config) if prepared.valid and processes.first else None
     loop = Loop(
         bundle,
+        TranslationObjective(bundle.model, config.label_smoothing, config.r_drop),
         prepared.feed,
         config,
         checkpoints=checkpoints,

@@ -20,6 +20,7 @@ from glassformer.train.checkpoint import Checkpoints
 from glassformer.train.distributed import Processes
 from glassformer.train.feed import Feed
 from glassformer.train.loop import Loop
+from glassformer.train.objective import TranslationObjective
 from glassformer.train.report import Metrics, Report, Validation, read_metrics
 from glassformer.train.validate import Validator
 
@@ -109,6 +110,7 @@ def make_loop(
     validator = Validator(bundle, make_pairs(16), config) if validation else None
     return Loop(
         bundle,
+        TranslationObjective(bundle.model, config.label_smoothing, config.r_drop),
         feed,
         config,
         checkpoints=checkpoints,
