@@ -22,6 +22,8 @@ _EXPORTS = {
     "Bundle": "glassformer.bundle",
     "Translator": "glassformer.translate",
     "load": "glassformer.translate",
+    "check": "glassformer.check",
+    "assert_attention": "glassformer.check",
 }
 
 __all__ = sorted(_EXPORTS)

@@ -28,6 +28,7 @@ COMMANDS = {
     "explain": "Walk through the model, one equation at a time.",
     "heads": "Say what each attention head does, and which one aligns best.",
     "plot": "Draw the figures of the tutorials, and your own.",
+    "check": "Find the classic mistakes in your own attention, positions, masks or model.",
     "evaluate": "Score translations, with intervals, and test one system against another.",
     "data": "Fetch named corpora; count, measure and clean text files.",
     "import": "Read a model of another program: Hugging Face Marian.",

@@ -106,14 +106,15 @@ def _translate(what: What) -> tuple[list[str], str, str]:
     if what.source is None:
         raise RequestError("--model needs --source FILE: what should it translate?")
     from glassformer.text.lines import read_lines
-    from glassformer.translate import load
+    from glassformer.translate import Options, load
 
-    options = {"beams": what.beams, "length_penalty": what.length_penalty}
+    options: Options = {}
+    if what.beams is not None:
+        options["beams"] = what.beams
+    if what.length_penalty is not None:
+        options["length_penalty"] = what.length_penalty
     translator = load(what.model)
-    found = translator.translate(
-        list(read_lines(what.source, what.errors)),
-        **{key: value for key, value in options.items() if value is not None},
-    )
+    found = translator.translate(list(read_lines(what.source, what.errors)), **options)
     language = translator.bundle.config.target_language
     return [one.text for one in found], language, f"the translation of {what.source}"
 
