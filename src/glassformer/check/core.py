@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from typing import Any, Literal
 
 from glassformer.check.adapt import adapt
+from glassformer.check.adapters import Attention, Layer, Model
 from glassformer.check.attention import probe_structure
 from glassformer.check.build import Sizes
 from glassformer.check.evaluation import probe_dropout
@@ -20,7 +21,7 @@ from glassformer.check.models import ids
 from glassformer.check.positions import probe_positions
 from glassformer.check.report import Report
 from glassformer.check.subjects import Subject
-from glassformer.check.tools import CannotCallError, no_dropout, numbers
+from glassformer.check.tools import CannotCallError, no_dropout, numbers, restored
 from glassformer.check.transformer import probe_model
 
 Kind = Literal["", "attention", "positions", "mask", "layer", "transformer", "loss"]
@@ -43,7 +44,8 @@ def check(
     gets.
     """
     report = Report(getattr(target, "__name__", type(target).__name__), kind or "unknown")
-    with warnings.catch_warnings():
+    adapted = target.module if isinstance(target, (Attention, Layer, Model)) else None
+    with warnings.catch_warnings(), restored(adapted):
         warnings.simplefilter("ignore")
         try:
             subject = adapt(target, kind, Sizes(), arguments or {})

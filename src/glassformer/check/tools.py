@@ -50,6 +50,26 @@ def safe_copy(module: Any) -> Any:
     return copied
 
 
+@contextlib.contextmanager
+def restored(module: nn.Module | None) -> Iterator[None]:
+    """Afterwards the module is as it was before: numbers, types and modes. For what can't be copied."""
+    parts = [] if module is None else list(module.modules())
+    modes = [part.training for part in parts]
+    numbers_of = [
+        {name: p.data.clone() for name, p in part.named_parameters(recurse=False)} for part in parts
+    ]
+    buffers_of = [{name: b.clone() for name, b in part.named_buffers(recurse=False)} for part in parts]
+    try:
+        yield
+    finally:
+        for part, mode, kept, buffers in zip(parts, modes, numbers_of, buffers_of, strict=True):
+            part.training = mode
+            for name, parameter in part.named_parameters(recurse=False):
+                parameter.data = kept[name]
+            for name, buffer in buffers.items():
+                part._buffers[name] = buffer
+
+
 def weights_and_biases(module: Any, width: int) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Trained matrices, and trained vectors that are added. Gains of norms (all ones) are neither."""
     matrices, vectors = [], []

@@ -44,6 +44,17 @@ def test_an_adapter_makes_odd_attention_checkable() -> None:
     assert check(lambda: adapted(1.0)).ok
 
 
+def test_the_module_behind_an_adapter_is_left_as_it_was() -> None:
+    adapter = adapted(1.0)
+    module = adapter.module
+    module.register_buffer("table", torch.ones(3))
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    check(adapter)
+    assert module.training
+    assert all(torch.equal(before[name], tensor) for name, tensor in module.state_dict().items())
+    assert {tensor.dtype for tensor in module.state_dict().values()} == {torch.float32}
+
+
 def test_an_adapter_for_layers() -> None:
     encoder = nn.TransformerEncoderLayer(32, 4, batch_first=True)
 
