@@ -7,6 +7,7 @@ starts, must never be said, so its output bias is -∞.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -40,6 +41,8 @@ CALL: dict[str, Any] = {"min_decoding_length": 0, "max_input_length": 0, "return
 CONVERTER = 1
 """goes up when the files that the same bundle gives change: then nothing old is taken from the cache"""
 HASHES = "sha256.json"
+SCORED_TOGETHER = 256
+"""tokens: larger batches fall out of the processor's cache, for logits of all places are made at once"""
 KEPT = 8
 """converted models in the cache, at most"""
 
@@ -287,7 +290,8 @@ class CTranslate2Engine:
             self._names.of_sources([source for source, _ in chosen]),
             self._names.of_targets([one.tokens for _, one in chosen]),
             max_input_length=0,
-            **self._batch,
+            max_batch_size=SCORED_TOGETHER,
+            batch_type="tokens",
         )
         for (_, one), result in zip(chosen, results, strict=True):
             one.token_log_probs = list(result.log_probs[: len(one.tokens) + one.finished])
@@ -317,10 +321,13 @@ def cached(bundle: Bundle, quantization: Quantization = "float32") -> Path:
                 with atomic_directory(place) as directory:
                     write_proved(bundle, directory, quantization)
                     (directory / HASHES).write_text(json.dumps(_file_hashes(directory)), "utf-8")
-            os.utime(place)
-            _drop_oldest(place.parent)
         except (OSError, BundleError) as error:
             raise FormatError(f"{place} can't be written: {error}; set XDG_CACHE_HOME") from None
+        with contextlib.suppress(
+            OSError
+        ):  # a cache that is only read, or another process that tidies up, too
+            os.utime(place)
+            _drop_oldest(place.parent)
     return place
 
 

@@ -29,9 +29,9 @@ def test_out_to_hugging_face_and_in_again(
     glass("export", "hf", "--model", model, "--to", tmp_path / "hf")
     said = capsys.readouterr().out
     assert said.startswith(f"{tmp_path / 'hf'}\nagainst transformers ")
-    assert "16 of 16 translations agree" in said
+    assert "12 of 12 translations agree" in said
     glass("import", "hf", tmp_path / "hf", "--to", tmp_path / "back", "--source-language", "eng")
-    assert "16 of 16 translations agree" in capsys.readouterr().out
+    assert "12 of 12 translations agree" in capsys.readouterr().out
     assert Bundle.load(tmp_path / "back").config.source_language == "eng"
 
 

@@ -28,7 +28,7 @@ class Mirror(OurSide):
 def test_a_mirror_proves_itself() -> None:
     proof = prove(make_bundle(), Mirror(make_bundle()))
     assert proof.holds
-    assert str(proof) == "against a mirror: largest logit difference 0.0e+00, 16 of 16 translations agree"
+    assert str(proof) == "against a mirror: largest logit difference 0.0e+00, 12 of 12 translations agree"
     assert proof.check(force=False) is proof
 
 
@@ -75,7 +75,7 @@ def test_texts_of_all_lengths_and_awkward_ones() -> None:
     assert texts[-len(AWKWARD) :] == AWKWARD
     lengths = [len(joint_tokenizers().source.encode(text)) for text in texts[: -len(AWKWARD)]]
     assert min(lengths) <= 3
-    assert max(lengths) > 20
+    assert max(lengths) > 12
     assert sample_texts(joint_tokenizers().source) == texts
 
 
