@@ -230,6 +230,24 @@ def test_the_command_refuses_what_it_can_not_score(files: Path, capsys) -> None:
         )
 
 
+def test_the_command_translates_with_a_model_first(numbers: Path, tmp_path: Path, capsys) -> None:
+    (tmp_path / "source").write_text("one two three.\nfour five.\n\nsix.\n")
+    (tmp_path / "reference").write_text("一二三。\n四五。\n\n七。\n", encoding="utf-8")
+    arguments = ("--model", numbers, "--source", tmp_path / "source", "--reference", tmp_path / "reference")
+    out = run(
+        capsys,
+        *("evaluate", *arguments, "--beams", 2, "--length-penalty", 0.5, "--bootstrap", 0),
+        *("--metric", "bleu", "exact", "--translations", tmp_path / "out", "--json"),
+    )
+    found = {score["name"]: score for score in json.loads(out)["scores"]}
+    assert found["exact"]["value"] == 75
+    assert "tok:zh" in found["bleu"]["signature"]  # the model knows its target language
+    assert (tmp_path / "out").read_text(encoding="utf-8") == "一二三。\n四五。\n\n六。\n"
+    (tmp_path / "reference").write_text("一二三。\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"source has 4 lines, .*reference has 1: each line"):
+        run(capsys, "evaluate", *arguments)
+
+
 def test_on_a_terminal_there_is_a_table(files: Path, capsys, monkeypatch) -> None:
     from glassformer.cli import evaluate as command
 

@@ -97,7 +97,7 @@ class Caller:
     def _forth(self, x_BTD: Tensor) -> Tensor:
         if self.head_axis:
             return x_BTD[:, None].repeat(1, 2, 1, 1)
-        return x_BTD.transpose(0, 1) if self.time_first else x_BTD
+        return (x_BTD.transpose(0, 1) if self.time_first else x_BTD).contiguous()
 
     def _back(self, x: Tensor) -> Tensor:
         if self.head_axis:
@@ -112,6 +112,8 @@ def find_caller(function: Callable[..., Any], width: int) -> Caller:
         try:
             with torch.no_grad():
                 _run(caller, width)
+                if not _uses_memory(caller, width):
+                    continue
                 caller = _with_layout(caller, width)
             return _with_precision(caller, width)
         except Exception as error:
@@ -130,10 +132,13 @@ def _run(caller: Caller, width: int, seed: int = 0) -> Tensor:
 def _candidates(function: Callable[..., Any]) -> Iterator[Caller]:
     target = function.forward if isinstance(function, nn.Module) else function
     parameters = _inputs(target)
-    masks = tuple(name for name in parameters if is_mask(name))
+    every_mask = tuple(name for name in parameters if is_mask(name))
     switches = {name: _SWITCHES[plain(name)] for name in parameters if plain(name) in _SWITCHES}
-    needed = [n for n in masks if parameters[n].default is inspect.Parameter.empty]
+    needed = [n for n in every_mask if parameters[n].default is inspect.Parameter.empty]
     for roles in _role_guesses(parameters):
+        # Without memory there is nothing for its masks to hide.
+        alone = "memory" not in roles.values()
+        masks = tuple(name for name in every_mask if not (alone and _of_memory(name)))
         given = {name for name, p in parameters.items() if p.default is inspect.Parameter.empty}
         missing = dict.fromkeys(given - set(roles) - set(switches))
         for head_axis in (False, True):
@@ -154,6 +159,10 @@ def _inputs(target: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 def is_mask(name: str) -> bool:
     return any(part in plain(name) for part in ("mask", "valid", "mayattend", "padding"))
+
+
+def _of_memory(name: str) -> bool:
+    return any(part in plain(name) for part in ("encoder", "memory", "cross"))
 
 
 def _role_guesses(parameters: dict[str, inspect.Parameter]) -> Iterator[dict[str, str]]:
@@ -179,6 +188,14 @@ def _role_guesses(parameters: dict[str, inspect.Parameter]) -> Iterator[dict[str
         yield dict(zip(every, ("query", "memory"), strict=False))
     if every:
         yield {every[0]: "query"}
+
+
+def _uses_memory(caller: Caller, width: int) -> bool:
+    """A layer may take an encoder's output and have no use for it; then it is not asked for."""
+    if "memory" not in caller.roles.values():
+        return True
+    x, first, second = (numbers(BATCH, TARGET, width, seed=seed) for seed in (1, 2, 3))
+    return bool((caller(x, first) - caller(x, second)).abs().max() > tolerance(x))
 
 
 def _with_layout(caller: Caller, width: int) -> Caller:

@@ -55,7 +55,7 @@ def check(
         report.kind, report.name = subject.kind, subject.name
         subject.heads = subject.heads if heads is None else heads
         subject.extra["pad"] = subject.extra.get("pad") if pad is None else pad
-        _PROBES[subject.kind](subject, report, mask)
+        _guarded(lambda: _PROBES[subject.kind](subject, report, mask), "cannot_call", report)
     return report
 
 

@@ -141,7 +141,7 @@ def probe_norm(stack: Stack, report: Report) -> None:
         )
         return
     norms = _norm_calls(stack)
-    wanted = (3 if stack.decoder else 2) * stack.layers
+    wanted = (3 if stack.decoder else 2 if _feeds_forward(stack) else 1) * stack.layers
     if after <= 0.02 and before > 0.02 and 0 < norms < wanted:
         report.add(
             "missing_norm",
@@ -151,6 +151,13 @@ def probe_norm(stack: Stack, report: Report) -> None:
         )
         return
     report.add("missing_norm", "right")
+
+
+def _feeds_forward(stack: Stack) -> bool:
+    """An attention with its residual and norm is no whole layer: its matrices are all of its width."""
+    width = stack.x_BTD.shape[-1]
+    shapes = [set(matrix.shape) - {width, 3 * width} for matrix in weights_and_biases(stack.module, 1)[0]]
+    return any(shapes)
 
 
 def _size(x_BTD: Tensor) -> float:

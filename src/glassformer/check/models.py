@@ -16,6 +16,7 @@ from glassformer.check.mask_forms import MaskForm, forms
 from glassformer.check.tools import CannotCallError, tensors
 
 BATCH, SOURCE, TARGET = 3, 7, 5
+_SOURCE_NAMES = ("inputids", "src", "source", "ids", "idx", "tokens", "x", "inputs")
 _TARGET_NAMES = (
     *("tgt", "trg", "target", "targets", "dec", "decinputs", "decinput", "y", "output", "outputs", "decx"),
     *("tgtids", "tgttokens", "decoderinput", "decoderinputids", "decoderinputs", "trgids", "targettokens"),
@@ -127,6 +128,10 @@ def _candidates(module: nn.Module, vocabulary: int) -> Iterator[ModelCaller]:
     needed = [n for n in masks if parameters[n].default is inspect.Parameter.empty]
     targets = [n for n in parameters if plain(n) in _TARGET_NAMES and n not in masks]
     shapes: list[tuple[str, str, str]] = []
+    if not required:
+        sources = [n for n in parameters if plain(n) in _SOURCE_NAMES]
+        shapes += [(source, target, "") for source in sources for target in targets]
+        shapes += [("", source, "") for source in sources]
     if len(required) >= 2:
         target = next((n for n in targets if n in required), required[1])
         source = next(n for n in required if n != target)

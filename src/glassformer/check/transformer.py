@@ -144,7 +144,9 @@ def _with_source_masks(caller: ModelCaller, pad: int, source: Tensor, target: Te
     padding = [n for n in names if "pad" in n.lower()]
     groups = [group for group in (padding, names, *([n] for n in names)) if group]
     choices: list[dict[str, tuple[MaskForm, str]]] = [{}]
-    choices += [dict.fromkeys(group, (form, "source")) for group, form in itertools.product(groups, forms())]
+    # Masks of -inf that are added come last: what they do where everything is masked is the caller's doing.
+    ordered = sorted(forms(), key=lambda form: form.keeps is None)
+    choices += [dict.fromkeys(group, (form, "source")) for group, form in itertools.product(groups, ordered)]
     for choice in choices:
         caller.made_masks = kept | choice
         with contextlib.suppress(Exception):  # a form that is not for this model
@@ -172,8 +174,11 @@ def _probe_layers(caller: ModelCaller, source: Tensor, target: Tensor, report: R
     probed = 0
     for stack in _chains(calls.seen):
         local = Report("", "layer")
-        if probe_residual(stack, local):
-            probe_norm(stack, local)
+        try:
+            if probe_residual(stack, local):
+                probe_norm(stack, local)
+        except Exception:  # a layer that can't be run twice on the same input, such as one with a cache
+            continue
         probed += 1
         for verdict in local.verdicts:
             if verdict.status == "wrong" or report.status(verdict.code) != "wrong":

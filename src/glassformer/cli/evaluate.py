@@ -78,15 +78,16 @@ def evaluate(what: What, how: How = How()) -> None:  # noqa: B008 - frozen
         raise RequestError("give either --hypotheses FILE to score, or --model DIR with --source FILE")
     if how.sentences is not None:
         scoring.check_sentence_file(how.sentences)  # before the work, not after it
+    references = _references(what)
     if what.hypotheses is not None:
         said, language, name = list(read_lines(what.hypotheses, what.errors)), "", str(what.hypotheses)
     else:
-        said, language, name = _translate(what)
+        said, language, name = _translate(what, len(references))
         if how.translations is not None:
             write_lines(how.translations, said)
     report = scoring.evaluate(
         said,
-        _references(what),
+        references,
         metrics=how.metric or scoring.DEFAULT_METRICS,
         target_language=how.language or language,
         tokenize=how.tokenize,
@@ -101,11 +102,18 @@ def evaluate(what: What, how: How = How()) -> None:  # noqa: B008 - frozen
     _show(report, how.json)
 
 
-def _translate(what: What) -> tuple[list[str], str, str]:
+def _translate(what: What, expected: int) -> tuple[list[str], str, str]:
     """The model's translations, its target language, and what to call them."""
     if what.source is None:
         raise RequestError("--model needs --source FILE: what should it translate?")
     from glassformer.text.lines import read_lines
+
+    lines = list(read_lines(what.source, what.errors))
+    if len(lines) != expected:  # said before the work, not after it
+        raise DataError(
+            f"{what.source} has {len(lines)} lines, {what.reference[0]} has {expected}: "
+            "each line of one belongs to the same line of the other"
+        )
     from glassformer.translate import Options, load
 
     options: Options = {}
@@ -114,7 +122,7 @@ def _translate(what: What) -> tuple[list[str], str, str]:
     if what.length_penalty is not None:
         options["length_penalty"] = what.length_penalty
     translator = load(what.model)
-    found = translator.translate(list(read_lines(what.source, what.errors)), **options)
+    found = translator.translate(lines, **options)
     language = translator.bundle.config.target_language
     return [one.text for one in found], language, f"the translation of {what.source}"
 

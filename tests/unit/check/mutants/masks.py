@@ -280,7 +280,7 @@ class MinusInfinity(Base):
 
 
 class AddedMinusInfinity(nn.Module):
-    """a float mask of -inf, added; self-attention."""
+    """-inf is added where the mask is 0; self-attention."""
 
     mistake = "nan_on_masked_rows"
 
@@ -293,5 +293,5 @@ class AddedMinusInfinity(nn.Module):
         q, k, v = (split(y, self.n) for y in self.qkv(src).chunk(3, dim=-1))
         scores = q @ k.mT / math.sqrt(q.size(-1))
         if src_mask is not None:
-            scores = scores + src_mask
+            scores = scores + torch.zeros(src_mask.shape).masked_fill(src_mask == 0, float("-inf"))
         return self.out(merge(scores.softmax(-1) @ v))

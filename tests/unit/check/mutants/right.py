@@ -198,7 +198,7 @@ class KeepMaskFused(nn.Module):
 
 
 class AddedMask(nn.Module):
-    """self-attention; a float mask is added to the scores, with a guard for empty rows."""
+    """self-attention; a float mask is added to the scores."""
 
     def __init__(self, d_model, nhead, dropout=0.1):
         super().__init__()
@@ -210,7 +210,7 @@ class AddedMask(nn.Module):
         q, k, v = self.qkv(src).view(b, t, 3, self.nhead, d // self.nhead).permute(2, 0, 3, 1, 4)
         scores = q @ k.mT / math.sqrt(d // self.nhead)
         if src_mask is not None:
-            scores = scores + src_mask.clamp(min=-1e8)
+            scores = scores + src_mask
         return self.out((self.drop(scores.softmax(-1)) @ v).transpose(1, 2).flatten(2))
 
 
