@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,11 @@ import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
+
+# What tests fetch and convert stays out of the user's cache; processes that tests start inherit this.
+_cache = tempfile.TemporaryDirectory(prefix="glassformer-tests-")
+os.environ["XDG_CACHE_HOME"] = _cache.name
+
 settings.register_profile("glassformer", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("glassformer")
 

@@ -39,7 +39,7 @@ class Translation:
     """the tokens of the text, by number"""
     tokens: list[str] = field(default_factory=list)
     """and by name"""
-    token_log_probs: list[float] = field(default_factory=list)
+    token_log_probs: Sequence[float] = field(default_factory=list)
     """one for each token, and one for each end of a sentence"""
     alignment: Alignment | None = None
     """which source word each word came from, if asked for"""
@@ -138,7 +138,6 @@ def read(hypotheses: Sequence[Hypothesis], part: Part, tokenizer: Tokenizer) -> 
         text = one_line(tokenizer.decode(ids))
         if text in found:
             continue
-        ends = hypothesis.token_log_probs[len(hypothesis.tokens) :]
         found[text] = Translation(
             part.text,
             text,
@@ -146,10 +145,18 @@ def read(hypotheses: Sequence[Hypothesis], part: Part, tokenizer: Tokenizer) -> 
             hypothesis.score,
             ids,
             tokenizer.pieces(ids),
-            [hypothesis.token_log_probs[place] for place in kept] + ends,
+            _log_probs(hypothesis, kept),
             notes=_notes(hypothesis, run, tokenizer, part.longest),
         )
     return list(found.values())
+
+
+def _log_probs(hypothesis: Hypothesis, kept: Sequence[int]) -> Sequence[float]:
+    """Of the tokens that are kept, and of the end. If nothing was cut they stay unseen: they may be `Later`."""
+    log_probs = hypothesis.token_log_probs
+    if len(kept) == len(hypothesis.tokens):
+        return log_probs
+    return [log_probs[place] for place in kept] + list(log_probs[len(hypothesis.tokens) :])
 
 
 def _notes(hypothesis: Hypothesis, run: Run | None, tokenizer: Tokenizer, longest: int) -> list[Note]:

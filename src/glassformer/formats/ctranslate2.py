@@ -8,6 +8,7 @@ starts, must never be said, so its output bias is -∞.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -30,7 +31,7 @@ from glassformer.errors import BundleError, FormatError, MissingExtraError
 from glassformer.formats.ctranslate2_weights import write
 from glassformer.formats.names import token_names
 from glassformer.formats.proof import LONGEST, Ids, Proof, Side, prove, sample_texts
-from glassformer.search.scoring import Hypothesis, SearchOptions, length_factor
+from glassformer.search.scoring import Hypothesis, Later, SearchOptions, length_factor
 from glassformer.text.packages import cache_directory
 from glassformer.weights import atomic_directory
 
@@ -251,7 +252,7 @@ class CTranslate2Engine:
             for place, hypotheses in zip(places, searched, strict=True):
                 found[place] = hypotheses
         best = [hypotheses[: options.n_best] for hypotheses in found]
-        self._add_token_log_probs(sources, best)
+        self._promise_token_log_probs(sources, best)
         return best
 
     def _search(
@@ -283,18 +284,24 @@ class CTranslate2Engine:
         log_prob = score * float(length_factor(len(ids), alpha)) if ids else 0.0
         return Hypothesis(ids[:-1] if finished else ids, log_prob, score, [], finished)
 
-    def _add_token_log_probs(self, sources: Sequence[Ids], best: Sequence[Sequence[Hypothesis]]) -> None:
-        """The search gives sums only: read what was chosen once more."""
+    def _promise_token_log_probs(self, sources: Sequence[Ids], best: Sequence[Sequence[Hypothesis]]) -> None:
+        """The search gives sums only. All that was chosen is read once more when somebody asks for a part."""
         chosen = [(source, one) for source, row in zip(sources, best, strict=True) if source for one in row]
+        pairs = [(source, one.tokens, len(one.tokens) + one.finished) for source, one in chosen]
+        once = functools.cache(lambda: self._token_log_probs(pairs))
+        for place, (_, one) in enumerate(chosen):
+            one.token_log_probs = Later(pairs[place][2], lambda place=place: once()[place])  # type: ignore[misc]
+
+    def _token_log_probs(self, pairs: Sequence[tuple[Ids, Ids, int]]) -> list[list[float]]:
+        """For each source and target: the log-probabilities of so many tokens, the end included."""
         results = self._translator.score_batch(
-            self._names.of_sources([source for source, _ in chosen]),
-            self._names.of_targets([one.tokens for _, one in chosen]),
+            self._names.of_sources([source for source, _, _ in pairs]),
+            self._names.of_targets([target for _, target, _ in pairs]),
             max_input_length=0,
             max_batch_size=SCORED_TOGETHER,
             batch_type="tokens",
         )
-        for (_, one), result in zip(chosen, results, strict=True):
-            one.token_log_probs = list(result.log_probs[: len(one.tokens) + one.finished])
+        return [list(result.log_probs[:count]) for (_, _, count), result in zip(pairs, results, strict=True)]
 
 
 def _ended_before(longest: int, hypotheses: Sequence[Hypothesis], beams: int) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, overload
 
 import torch
 from torch import Tensor
@@ -43,10 +43,40 @@ class Hypothesis:
     """sum over the tokens, the end of sentence included if it came"""
     score: float
     """the sum after the length penalty: what hypotheses are compared by"""
-    token_log_probs: list[float]
+    token_log_probs: Sequence[float]
     """one for each token, then one for the end of sentence if it came"""
     finished: bool
     """the end of sentence came; False: cut at the maximum length"""
+
+
+class Later(Sequence[float]):
+    """Numbers that are computed when somebody first looks at them; their count is known before."""
+
+    def __init__(self, count: int, compute: Callable[[], Sequence[float]]) -> None:
+        self._count, self._compute = count, compute
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> float: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[float]: ...
+
+    def __getitem__(self, place: int | slice) -> float | Sequence[float]:
+        return self._compute()[place]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def __deepcopy__(self, memo: object) -> list[float]:
+        return list(self)  # a copy, as `dataclasses.asdict` makes it, is plain data
 
 
 def nothing() -> Hypothesis:
