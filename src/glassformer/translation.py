@@ -152,7 +152,7 @@ def read(hypotheses: Sequence[Hypothesis], part: Part, tokenizer: Tokenizer) -> 
 
 
 def _log_probs(hypothesis: Hypothesis, kept: Sequence[int]) -> Sequence[float]:
-    """Of the tokens that are kept, and of the end. If nothing was cut they stay unseen: they may be `Later`."""
+    """Of the tokens that are kept, and of the end. If nothing was cut, nobody looks: they may be `Later`."""
     log_probs = hypothesis.token_log_probs
     if len(kept) == len(hypothesis.tokens):
         return log_probs
