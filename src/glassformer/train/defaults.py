@@ -1,7 +1,9 @@
 """What `glass train` does when nothing is said: a recipe that fits the size of the corpus. No torch here.
 
-Small corpora want small models, many small updates and more dropout; large ones the opposite. Every number
-can be overridden, and the whole recipe is written to DIR/recipe.toml.
+Small corpora want small models, many small updates and more dropout; large ones the opposite. Norms stand
+before the sub-layers: after 2,250 updates of 800 tokens on Multi30k (preset tiny, rate 0.002) that gave a
+validation BLEU of 27.6, against 9.7 with the paper's order, which wants a longer and gentler start. Every
+number can be overridden, and the whole recipe is written to DIR/recipe.toml.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ def default_recipe(data: DataConfig, pairs: int, overrides: Sequence[str] = ()) 
     """A recipe for a corpus of so many pairs."""
     preset, dropout, size, train = next(plan[1:] for plan in PLANS if pairs < plan[0])
     mapping = {
-        "model": {"preset": preset, "dropout": dropout, "attention_dropout": dropout},
+        "model": {"preset": preset, "norm": "pre", "dropout": dropout, "attention_dropout": dropout},
         "tokenizer": {"size": size},
         "data": settings.to_mapping(data),
         "train": {"patience": PATIENCE, **train},
