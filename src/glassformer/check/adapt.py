@@ -15,15 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.check.adapters import ADAPTERS, of_adapter
-from glassformer.check.build import Built, Sizes, build
+from glassformer.check.build import Built, Sizes, build, cannot_guess
 from glassformer.check.calling import Caller, find_caller
 from glassformer.check.losses import find_loss, find_own_loss
 from glassformer.check.mask_functions import find_mask
-from glassformer.check.models import find_model
+from glassformer.check.models import ModelCaller, find_model, ids, influence_on
 from glassformer.check.positions import find_positions
 from glassformer.check.subjects import Subject
 from glassformer.check.tools import (
     CannotCallError,
+    is_gain,
     no_biases,
     no_dropout,
     numbers,
@@ -44,7 +45,7 @@ def _adapt(target: Any, kind: str, sizes: Sizes, given: dict[str, Any]) -> Subje
     name = getattr(target, "__name__", type(target).__name__)
     if type(target) in ADAPTERS:
         return of_adapter(target, name)
-    errors: list[str] = []
+    errors: list[CannotCallError] = []
     for built in _instances(target, sizes, given):
         if type(built.instance) in ADAPTERS:
             return of_adapter(built.instance, name)
@@ -54,18 +55,18 @@ def _adapt(target: Any, kind: str, sizes: Sizes, given: dict[str, Any]) -> Subje
                 subject.extra["grows"] = _grows(target, built, sizes, given)
             return subject
         except CannotCallError as error:
-            errors.append(str(error))
-    raise CannotCallError(max(errors, key=_telling) if errors else "it is nothing that can be called")
+            errors.append(cannot_guess(built.unknown) if built.unknown else error)
+    raise max(errors, key=_telling) if errors else CannotCallError("it is nothing that can be called")
 
 
 def _instances(target: Any, sizes: Sizes, given: dict[str, Any]) -> Iterator[Built]:
     """An instance as it is; a class built; a function as it is, then what it returns if it is a factory."""
     if isinstance(target, nn.Module) or not (inspect.isclass(target) or inspect.isfunction(target)):
-        yield Built(target, {}, {}, False)
+        yield Built(target, {}, {}, [])
     elif inspect.isclass(target):
         yield from build(target, sizes, given)
     else:
-        yield Built(target, {}, {}, False)
+        yield Built(target, {}, {}, [])
         for built in build(target, sizes, given):
             if (
                 isinstance(built.instance, (nn.Module, Tensor))
@@ -88,20 +89,25 @@ def _is_array(built: Built) -> bool:
 
 def _recognise(built: Built, kind: str, sizes: Sizes) -> Subject:
     instance = safe_copy(built.instance)
-    errors: list[str] = []
+    errors: dict[str, CannotCallError] = {}
     for wanted, adapt_as in _KINDS.items():
         if kind in ("", wanted):
             try:
                 return adapt_as(built, instance, sizes)
             except CannotCallError as error:
-                errors.append(str(error))
+                errors[wanted] = CannotCallError(str(error), wanted)
                 instance = safe_copy(built.instance)
-    raise CannotCallError(max(errors, key=_telling))
+    if "layer" in errors and "Error" not in str(errors["layer"]):
+        raise errors["layer"]  # it can be called with vectors, but is none of what we know
+    raise max(errors.values(), key=_telling)
 
 
-def _telling(error: str) -> int:
+def _telling(error: CannotCallError) -> int:
     """What torch says about shapes tells more than that an argument is missing, or that it is no loss."""
-    return 2 if "RuntimeError" in error else 1 if "Error" in error and "TypeError" not in error else 0
+    said = str(error)
+    if "RuntimeError" in said:
+        return 3 if error.during == "attention" else 2
+    return 1 if "Error" in said and "TypeError" not in said else 0
 
 
 def _on_vectors(built: Built, instance: Any, sizes: Sizes) -> tuple[Caller, int]:
@@ -122,9 +128,10 @@ def _on_vectors(built: Built, instance: Any, sizes: Sizes) -> tuple[Caller, int]
 
 def _attention(built: Built, instance: Any, sizes: Sizes) -> Subject:
     caller, width = _on_vectors(built, instance, sizes)
-    if sorted(set(caller.roles.values())) != ["key", "query", "value"] and not _looks_like_attention(
-        caller, width
-    ):
+    if sorted(set(caller.roles.values())) == ["key", "query", "value"]:
+        if sum(map(is_gain, trained(instance))) > 1 and _tokens_mix(caller, width):
+            raise CannotCallError("it has norms, and its queries see each other: a decoder's layer")
+    elif not _looks_like_attention(caller, width):
         raise CannotCallError("it takes one sequence, but does not weigh its tokens as attention does")
     randomise(caller.module, width)
     heads = next((built.arguments[name] for name, role in built.roles.items() if role == "heads"), None)
@@ -148,6 +155,15 @@ def _looks_like_attention(caller: Caller, width: int) -> bool:
 
 def _additive(caller: Caller, first: Tensor, second: Tensor) -> bool:
     return same(caller(first) + caller(second), caller(first + second))
+
+
+@torch.no_grad()
+def _tokens_mix(caller: Caller, width: int) -> bool:
+    x, memory = numbers(1, 4, width, seed=1), numbers(1, 4, width, seed=2)
+    changed = x.clone()
+    changed[0, 0] = numbers(width, seed=3)
+    before, after = caller(x, memory), caller(changed, memory)
+    return not same(before[:, 1:], after[:, 1:])
 
 
 def _positions(built: Built, instance: Any, sizes: Sizes) -> Subject:
@@ -174,8 +190,8 @@ def _layer(built: Built, instance: Any, sizes: Sizes) -> Subject:
     if not isinstance(instance, nn.Module):
         raise CannotCallError("a layer is a module")
     caller, width = _on_vectors(built, instance, sizes)
-    if len(trained(instance)) < 4:
-        raise CannotCallError("it has too few parameters for a layer")
+    if not _tokens_mix(caller, width):
+        raise CannotCallError("it is neither attention nor positions, and treats each token by itself")
     randomise(caller.module, width)
     layers = sizes.layers if "layers" in built.roles.values() else 1
     return Subject("layer", "", instance, caller, width, sizes.heads, _made(built), {"layers": layers})
@@ -194,6 +210,8 @@ def _transformer(built: Built, instance: Any, sizes: Sizes) -> Subject:
         except CannotCallError as error:
             errors.append(str(error))
             continue
+        if not _sees_others(caller):
+            raise CannotCallError("it treats each token by itself")
         layers = sizes.layers if "layers" in built.roles.values() else 1
         extra = {
             "model": caller,
@@ -202,6 +220,14 @@ def _transformer(built: Built, instance: Any, sizes: Sizes) -> Subject:
         }
         return Subject("transformer", "", instance, made_by=_made(built), extra=extra)
     raise CannotCallError(errors[0] if errors else "it has no embedding")
+
+
+@torch.no_grad()
+def _sees_others(caller: ModelCaller) -> bool:
+    """Does any prediction depend on another token than its own?"""
+    source, target = ids(2, 5, caller.vocabulary), ids(2, 5, caller.vocabulary, seed=1)
+    seen_TT = influence_on(lambda tokens: caller(source, tokens), target, caller.vocabulary)
+    return caller.has_source or bool((seen_TT & ~torch.eye(*seen_TT.shape, dtype=torch.bool)).any())
 
 
 def _loss(built: Built, instance: Any, sizes: Sizes) -> Subject:

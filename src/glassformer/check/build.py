@@ -24,6 +24,7 @@ class Sizes:
     width: int = 24
     heads: int = 4
     feed_forward: int = 40
+    expansion: int = 2
     layers: int = 2
     vocabulary: int = 17
     max_length: int = 32
@@ -42,7 +43,7 @@ class Built:
     instance: Any
     arguments: dict[str, Any]
     roles: dict[str, str]
-    certain: bool  # every argument was recognised
+    unknown: list[str]  # arguments whose meaning was guessed
 
     def __str__(self) -> str:
         shown = (f"{name}={value!r}" for name, value in self.arguments.items())
@@ -55,7 +56,7 @@ _PATTERNS: list[tuple[str, tuple[str, ...]]] = [
         r"(src|source|trg|tgt|target|input|output|n|num)*(vocab|vocabulary|tokens?)(size|len|dim)?",
         ("vocabulary",),
     ),
-    (r"ntokens?|dictsize|numembeddings|(src|tgt|trg)(size|ntoken|dim)", ("vocabulary",)),
+    (r"ntokens?|dictsize|numembeddings|(src|tgt|trg)(size|ntoken|dim)|(enc|dec)vocsize", ("vocabulary",)),
     (r"inputdim|indim|outputdim|outdim|inputsize|outputsize|insize|outsize", ("width", "vocabulary")),
     (r"(src|trg|tgt|source|target)?pad(ding)?(idx|id|index|tokenid|token)?", ("pad",)),
     (r"(num|n)?heads?|h|nhead|nheads|numattentionheads|headcount|attentionheads|numhead", ("heads",)),
@@ -66,7 +67,7 @@ _PATTERNS: list[tuple[str, tuple[str, ...]]] = [
     (r"(key|value|query)s?(size|dim|width)|[kv]dim", ("width", "head_width")),
     (r".*drop.*|p|pdrop|rate", ("dropout",)),
     (r"d?inner|.*(ff|feedforward|mlp|pf).*|innerdim", ("feed_forward", "width")),
-    (r".*expansion", ("layers",)),
+    (r".*expansion", ("expansion",)),
     (
         r"(num|n)(encoder|decoder|enc|dec)?(layers?|blocks?|blks?)|layers|depth|n|(enc|dec)layers|nblock",
         ("layers",),
@@ -80,10 +81,8 @@ _PATTERNS: list[tuple[str, tuple[str, ...]]] = [
         r"d|dmodel|(embed|emb|embedding|embeddings)(dim|size)?|(hid|hidden|model|word)(dim|size|width|s)?",
         ("width",),
     ),
-    (
-        r"dim|width|nembd|units|numhiddens|size|features|dwordvec|nhid|ninp|normalizedshape|normshape",
-        ("width",),
-    ),
+    (r"dim|width|nembd|units|numhiddens|features|dwordvec|nhid|ninp|normalizedshape|normshape", ("width",)),
+    (r"size|classes|numclasses|nclasses", ("width", "vocabulary")),
     (r"device", ("device",)),
     (r"config|cfg|conf|args|hparams|params|options|opt", ("config",)),
 ]
@@ -93,7 +92,6 @@ def build(target: Callable[..., Any], sizes: Sizes, given: dict[str, Any]) -> It
     """Instances of `target`, likeliest arguments first. `given` arguments are taken as they are."""
     parameters = _parameters(target)
     choices: dict[str, list[tuple[str, Any]]] = {}
-    certain = True
     for name, parameter in parameters.items():
         if name in given:
             choices[name] = [("given", given[name])]
@@ -102,21 +100,32 @@ def build(target: Callable[..., Any], sizes: Sizes, given: dict[str, Any]) -> It
         found = [(role, _value(role, parameter, sizes)) for role in wanted]
         found = [(role, value) for role, value in found if value is not None]
         if parameter.default is inspect.Parameter.empty:
-            certain &= bool(found)
             choices[name] = found or [("unknown", value) for value in _guesses(sizes)]
         elif found and parameter.default not in (None, True, False, 0):
             choices[name] = found
+    unknown = [name for name, choice in choices.items() if choice[0][0] == "unknown"]
+    if len(unknown) > 2:
+        raise cannot_guess(unknown)
+    if len(unknown) == 2:  # a width and a number of heads, in one order or the other
+        choices |= {name: choices[name][:2] for name in unknown}
     errors: list[str] = []
-    for combination in itertools.islice(itertools.product(*choices.values()), 200):
+    for combination in itertools.islice(itertools.product(*choices.values()), 50):
         arguments = {name: value for name, (_, value) in zip(choices, combination, strict=True)}
         roles = {name: role for name, (role, _) in zip(choices, combination, strict=True)}
         try:
             torch.manual_seed(0)
-            yield Built(target(**arguments), arguments, roles, certain)
+            yield Built(target(**arguments), arguments, roles, unknown)
         except Exception as error:
             errors.append(f"{type(error).__name__}: {error}")
     if errors:
         raise CannotCallError(f"its constructor fails: {errors[0]}")
+
+
+def cannot_guess(unknown: list[str]) -> CannotCallError:
+    return CannotCallError(
+        f"its constructor wants {', '.join(unknown)}, which we can't guess: give them with --argument, "
+        "or write an adapter"
+    )
 
 
 def _parameters(target: Callable[..., Any]) -> dict[str, inspect.Parameter]:

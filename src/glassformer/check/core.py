@@ -50,7 +50,7 @@ def check(
         try:
             subject = adapt(target, kind, Sizes(), arguments or {})
         except CannotCallError as error:
-            _cannot_call(str(error), report)
+            _cannot_call(error, report)
             return report
         report.kind, report.name = subject.kind, subject.name
         subject.heads = subject.heads if heads is None else heads
@@ -67,16 +67,18 @@ def assert_attention(target: Any, **options: Any) -> None:
         raise AssertionError(report.text())
 
 
-def _cannot_call(error: str, report: Report) -> None:
-    """What torch says about shapes often names the mistake."""
-    if "view size is not compatible" in error:
+def _cannot_call(error: CannotCallError, report: Report) -> None:
+    """What torch says about the shapes of an attention often names the mistake."""
+    said = str(error)
+    known = {
+        "view size is not compatible": "heads_order",  # a transpose that no contiguous() follows
+        "is invalid for input of size": "projection_width",
+        "shapes cannot be multiplied": "projection_width",
+    }
+    codes = [code for part, code in known.items() if part in said and error.during == "attention"]
+    if codes:
         report.kind = "attention"
-        report.add("heads_order", "wrong", f"{error}: a transpose was not followed by contiguous()", error)
-    elif any(part in error for part in ("is invalid for input of size", "shapes cannot be multiplied")):
-        report.kind = "attention"
-        report.add("projection_width", "wrong", error, error)
-    else:
-        report.add("cannot_call", "wrong", error, error)
+    report.add(codes[0] if codes else "cannot_call", "wrong", said, said)
 
 
 def _attention(subject: Subject, report: Report, mask: Promise) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,11 +61,13 @@ class ModelCaller:
     def __call__(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         batch, length = target_BT.shape
         output = self.output(source_BS, target_BT)
-        for tensor in tensors(output):
-            if not tensor.is_floating_point() or tensor.shape[-1] != self.vocabulary:
+        # States before the last projection will do as well: who sees whom is the same.
+        found = sorted(tensors(output), key=lambda tensor: tensor.shape[-1:] != (self.vocabulary,))
+        for tensor in found:
+            if not tensor.is_floating_point():
                 continue
             if tensor.dim() == 2 and len(tensor) in (batch * length, batch * (length - 1)):
-                tensor = tensor.view(batch, -1, self.vocabulary)
+                tensor = tensor.view(batch, -1, tensor.shape[-1])
             if tensor.dim() == 3:
                 logits = tensor.transpose(0, 1) if self.time_first else tensor
                 if logits.shape[:2] in ((batch, length), (batch, length - 1)):
@@ -146,9 +149,22 @@ def _candidates(module: nn.Module, vocabulary: int) -> Iterator[ModelCaller]:
             yield ModelCaller(
                 module, vocabulary, source, target, fixed, masks, time_first=time_first, repeat=repeat
             )
-        for form in forms() if needed else ():
-            made = {n: (form, side_of(n, bool(source))) for n in needed}
+        for made in _needed_masks(needed, bool(source)):
             yield ModelCaller(module, vocabulary, source, target, missing, masks, made, repeat=repeat)
+
+
+def _needed_masks(needed: list[str], has_source: bool) -> Iterator[dict[str, tuple[MaskForm, str]]]:
+    """Masks that a model can't do without: of one type, but of two shapes for source and target."""
+    if not needed:
+        return
+    for for_source, for_target in itertools.product(forms(), forms()):
+        if (for_source.value, "T" in for_source.shape, "T" in for_target.shape) == (
+            for_target.value,
+            False,
+            True,
+        ):
+            sides = {name: side_of(name, has_source) for name in needed}
+            yield {n: (for_source if side == "source" else for_target, side) for n, side in sides.items()}
 
 
 def side_of(name: str, has_source: bool) -> str:

@@ -14,7 +14,14 @@ from torch import Tensor, nn
 
 
 class CannotCallError(Exception):
-    """A target could not be built or called in any way that we know; the message is shown as evidence."""
+    """A target could not be built or called in any way that we know; the message is shown as evidence.
+
+    `during` is the kind it was tried as when that message came.
+    """
+
+    def __init__(self, message: str, during: str = "") -> None:
+        super().__init__(message)
+        self.during = during
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:
@@ -93,17 +100,16 @@ def trained(module: Any) -> list[nn.Parameter]:
 
 
 @torch.no_grad()
-def randomise(
-    module: Any, width: int, seed: int = 0, spread: float | None = None, biases: float = 0.1
-) -> None:
-    """Give all matrices entries of one spread, whatever their layout, and all vectors small ones.
+def randomise(module: Any, width: int, seed: int = 0, biases: float = 0.1) -> None:
+    """Give all matrices entries of spread 1/√width, whatever their layout, and all vectors small ones.
 
     Initial values hide mistakes: a zero output projection or zero biases would.
     """
     matrices, vectors = weights_and_biases(module, width)
     for place, matrix in enumerate(matrices):
-        scale = 1 / math.sqrt(width) if spread is None else spread
-        matrix.copy_(scale * numbers(*matrix.shape, seed=seed * 100 + place))
+        # A matrix without an axis of the full width works on each head by itself.
+        inputs = width if width in matrix.shape else max(matrix.shape)
+        matrix.copy_(numbers(*matrix.shape, seed=seed * 100 + place) / math.sqrt(inputs))
     for place, vector in enumerate(vectors):
         vector.copy_(biases * numbers(*vector.shape, seed=seed * 100 + 50 + place))
 

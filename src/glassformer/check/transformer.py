@@ -203,7 +203,8 @@ def _chains(seen: dict[nn.Module, tuple[tuple[Any, ...], dict[str, Any], Any]]) 
             if _first(*seen[other][:2]) is not None and _first(*seen[other][:2]).shape == y.shape  # type: ignore[union-attr]
         )
         if followed:
-            memory = [t for t in tensors([list(args[1:]), kwargs]) if t.is_floating_point() and t.dim() == 3]
+            others = [t for t in tensors([list(args[1:]), kwargs]) if t is not x]
+            memory = [t for t in others if t.is_floating_point() and t.dim() == 3]
             found.append(Stack(module, _runner(module, args, kwargs), x, decoder=bool(memory)))
     return found
 
@@ -214,10 +215,12 @@ def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
 
 
 def _runner(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    original = _first(args, kwargs)
+
     def run(x: Tensor) -> Tensor:
-        if args:
-            return next(iter(tensors(module(x, *args[1:], **kwargs))))
-        name = next(iter(kwargs))
-        return next(iter(tensors(module(**{**kwargs, name: x}))))
+        """The new x stands wherever the old one stood: as query, key and value alike."""
+        given = [x if arg is original else arg for arg in args]
+        named = {name: x if value is original else value for name, value in kwargs.items()}
+        return next(iter(tensors(module(*given, **named))))
 
     return run

@@ -42,13 +42,13 @@ def test_the_command_says_what_is_wrong_and_ends_with_1() -> None:
 
 
 def test_the_command_says_it_in_chinese_and_ends_with_0() -> None:
-    done = glass(f"{MUTANTS / 'right.py'}:AnnotatedStyle", LANG="zh_CN.UTF-8")
+    done = glass(f"{MUTANTS / 'right_attention.py'}:AnnotatedStyle", LANG="zh_CN.UTF-8")
     assert done.returncode == 0
     assert "没有发现错误" in done.stdout
 
 
 def test_json_for_several_targets() -> None:
-    done = glass(f"{MUTANTS / 'right.py'}:subsequent_mask", f"{MUTANTS / 'scale.py'}:NoScaling", "--json")
+    done = glass(f"{MUTANTS / 'right_rest.py'}:subsequent_mask", f"{MUTANTS / 'scale.py'}:NoScaling", "--json")
     found = json.loads(done.stdout)
     assert [one["ok"] for one in found] == [True, False]
     assert found[1]["mistakes"] == ["scale"]
