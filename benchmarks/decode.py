@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.contest import TUNED, Entry, contest, median, ratio
+from benchmarks.contest import Entry, contest, median, ratio
 from glassformer import settings
 from glassformer.bundle import Bundle
 from glassformer.config import Recipe
@@ -204,8 +204,8 @@ class DirectInt8(Direct):
     folder = "ct2-int8"
 
 
-CONTESTANTS = {
-    "glassformer, torch engine": ("OurTorch", TUNED),
+CONTESTANTS: dict[str, tuple[str, dict[str, str]]] = {
+    "glassformer, torch engine": ("OurTorch", {}),
     "glassformer, default engine": ("OurDefault", {}),
     "Hugging Face generate": ("HuggingFace", {}),
     "CTranslate2 directly": ("Direct", {}),
