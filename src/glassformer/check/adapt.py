@@ -212,12 +212,7 @@ def _transformer(built: Built, instance: Any, sizes: Sizes) -> Subject:
             continue
         if not _sees_others(caller):
             raise CannotCallError("it treats each token by itself")
-        layers = sizes.layers if "layers" in built.roles.values() else 1
-        extra = {
-            "model": caller,
-            "layers": layers,
-            "pad": sizes.pad if "pad" in built.roles.values() else None,
-        }
+        extra = {"model": caller, "pad": sizes.pad if "pad" in built.roles.values() else None}
         return Subject("transformer", "", instance, made_by=_made(built), extra=extra)
     raise CannotCallError(errors[0] if errors else "it has no embedding")
 

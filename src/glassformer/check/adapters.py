@@ -80,7 +80,7 @@ def of_adapter(adapter: Any, name: str) -> Subject:
     if isinstance(adapter, Model):
         model = _AdaptedModel(adapter.module.eval(), adapter.vocabulary, "source", "target")
         model.call = adapter.call
-        return Subject("transformer", name, adapter, extra={"model": model, "layers": 1, "pad": adapter.pad})
+        return Subject("transformer", name, adapter, extra={"model": model, "pad": adapter.pad})
     found = FoundLoss("the adapter: loss(model, source, target)", whole=adapter.call)
     return Subject("loss", name, adapter, made_by=found.name, extra={"loss": found, "pad": adapter.pad})
 

@@ -148,14 +148,14 @@ def _grows(subject: Subject, report: Report) -> bool:
 
 
 def _transformer(subject: Subject, report: Report, mask: Promise) -> None:
-    caller, extra = subject.extra["model"], subject.extra
+    caller = subject.extra["model"]
     report.called = f"{subject.made_by} {caller.describe()}".strip()
     if not _grows(subject, report):
         return
     source, target = ids(2, 7, caller.vocabulary), ids(2, 5, caller.vocabulary, seed=1)
     steady = probe_dropout(lambda: caller(source, target), report)
     with nullcontext() if steady else no_dropout():
-        probe_model(caller, extra["pad"], extra["layers"], report)
+        probe_model(caller, subject.extra["pad"], report)
 
 
 def _loss(subject: Subject, report: Report, mask: Promise) -> None:

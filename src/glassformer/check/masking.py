@@ -17,7 +17,7 @@ from glassformer.check.build import plain
 from glassformer.check.calling import BATCH, TARGET, Caller
 from glassformer.check.mask_forms import MaskForm, forms
 from glassformer.check.report import Report
-from glassformer.check.tools import no_biases, numbers, same
+from glassformer.check.tools import no_biases, numbers, same, trained
 
 
 @dataclass
@@ -62,20 +62,17 @@ def probe_masks(
     if not caller.masks:
         return
     found = {name: try_padding(caller, width, heads, name, bare) for name in caller.masks}
-    for name, findings in found.items():
-        if findings.good:
-            _judge_good(name, findings.good, promise, report)
-    if not any(findings.good for findings in found.values()):
-        name, findings = next(iter(found.items()))
-        if not _one_mask_for_all(caller, width, heads, findings, report):
-            _judge_bad(found, report)
-    else:
-        for name, findings in found.items():
-            if not findings.good and findings.bad:
+    good = {name: findings.good for name, findings in found.items() if findings.good}
+    for name, works in good.items():
+        _judge_good(name, works, promise, report)
+        _probe_nan(caller, width, heads, name, works[0], report)
+    bad = {name: findings for name, findings in found.items() if not findings.good}
+    if good:
+        for name, findings in bad.items():
+            if findings.bad:
                 _judge_bad({name: findings}, report)
-    for name, findings in found.items():
-        if findings.good:
-            _probe_nan(caller, width, heads, name, findings.good[0], report)
+    elif not _one_mask_for_all(caller, width, heads, next(iter(bad.values())), report):
+        _judge_bad(bad, report)
     if sight == "all":
         _probe_causal(caller, width, heads, found, report)
 
@@ -150,13 +147,34 @@ def _diagnose(
     real = [slice(0, len(right)) for right in now.expected]
     if all(same(output[b, rows], open_output[b, rows]) for b, rows in enumerate(real)):
         return "mask_ignored"
-    if _loses_weight(caller, width, heads, now, name, form):
+    # Weights that were overwritten, with 0 or with a large number, were weights already.
+    huge = output.abs().max() > 1e3 * max(1.0, open_output.abs().max().item())
+    if huge or _loses_weight(caller, width, heads, now, name, form):
         return "mask_after_softmax"
+    if _sees_only_the_masked(caller, now, name, form, heads, output):
+        return "mask_inverted"
     common = situation(caller, width, [now.lengths[0]] * BATCH)
     again = form.make(common.may_attend_BTS, heads)
     if again is not None and common.fits(masked(caller, common, name, again)[0]):
         return "mask_not_broadcast"
     return "mask_weak"
+
+
+def _sees_only_the_masked(
+    caller: Caller, now: Situation, name: str, form: MaskForm, heads: int, output: Tensor
+) -> bool:
+    """Other keys and values where nothing is masked: is the output still the same?"""
+    shown = now.may_attend_BTS[:, 0, :, None]
+    key = torch.where(shown, numbers(*now.key.shape, seed=47), now.key)
+    value = torch.where(shown, numbers(*now.value.shape, seed=48), now.value)
+    changed = Situation(now.query, key, value, now.lengths, now.expected)
+    if caller.self_only:
+        changed.query = changed.key
+    mask = form.make(now.may_attend_BTS, heads)
+    assert mask is not None
+    again = masked(caller, changed, name, mask)[0]
+    # The last sentence has nothing masked, and so nothing to see.
+    return again is not None and same(again[:-1], output[:-1])
 
 
 def _loses_weight(caller: Caller, width: int, heads: int, now: Situation, name: str, form: MaskForm) -> bool:
@@ -222,12 +240,17 @@ def _judge_bad(found: dict[str, Findings], report: Report) -> None:
     """The most telling of the wrong behaviours, over all arguments and forms."""
     sayings: dict[str, tuple[str, str]] = {
         "mask_after_softmax": (
-            "copies of one token, some masked, give only the share of the output that is left unmasked",
-            "同一个词的多份拷贝，遮住一部分后，输出只剩下未遮住的那一份比例",
+            "copies of one token, some of them masked, give another output than one: the weights that are "
+            "left do not sum to 1",
+            "同一个词的多份拷贝，遮住一部分后输出就变了：剩下的权重之和不是 1",
         ),
         "mask_not_broadcast": (
             "it works if all sentences have the same mask, but not if each has its own",
             "所有句子用同一个掩码时正确，各用各的就错了",
+        ),
+        "mask_inverted": (
+            "what is masked is all that is seen",
+            "看到的恰恰只有被遮住的内容",
         ),
         "padding_leak": (
             "what is masked still changes the output at other places",
@@ -254,31 +277,40 @@ def _judge_bad(found: dict[str, Findings], report: Report) -> None:
 
 
 def _probe_nan(caller: Caller, width: int, heads: int, name: str, form: MaskForm, report: Report) -> None:
-    """One sentence with everything masked."""
+    """One sentence with everything masked: no NaN, neither in the output nor in a gradient."""
     length = source_length(caller, width)
     now = situation(caller, width, [length, length - 1, length])
     may_attend = now.may_attend_BTS
     common = "B" not in form.shape and form.shape != "lengths"
     may_attend[slice(None) if common else 0] = False
     mask = form.make(may_attend, heads)
-    output, error = masked(caller, now, name, mask) if mask is not None else (None, "")
-    if output is None:
-        report.add("nan_on_masked_rows", "unknown", error, error)
-    elif not bool(torch.isfinite(output).all()):
-        # A mask that is added is made by the caller, who may well have made it finite.
-        lowest = (
-            None if form.keeps is not None or mask is None else mask.clamp(min=torch.finfo(mask.dtype).min)
-        )
-        finite = None if lowest is None else masked(caller, now, name, lowest)[0]
-        harmless = finite is not None and bool(torch.isfinite(finite).all())
-        report.add(
-            "nan_on_masked_rows",
-            "note" if harmless else "wrong",
-            f"{name}: a sentence whose keys are all masked gives NaN",
-            f"{name}：一个句子的键全部被遮住时得到 NaN",
-        )
-    else:
+    if mask is None:
+        return
+    finite, where = _finite(caller, now, name, mask)
+    if finite:
         report.add("nan_on_masked_rows", "right")
+        return
+    # A mask that is added is made by the caller, who may well have made it finite.
+    added = form.keeps is None and _finite(caller, now, name, mask.clamp(min=torch.finfo(mask.dtype).min))[0]
+    report.add(
+        "nan_on_masked_rows",
+        "note" if added else "wrong",
+        f"{name}: a sentence whose keys are all masked gives NaN in {where}",
+        f"{name}：一个句子的键全部被遮住时，{'输出' if where == 'the output' else '梯度'}里出现 NaN",
+    )
+
+
+def _finite(caller: Caller, now: Situation, name: str, mask: Tensor) -> tuple[bool, str]:
+    """Are output and gradients finite? If not, which of them."""
+    query = now.query.clone().requires_grad_()
+    learned = [query, *trained(caller.module)]
+    with torch.enable_grad():
+        inputs = (query,) if caller.self_only else (query, now.key, now.value)
+        output = caller(*inputs, **{name: mask})
+        gradients = torch.autograd.grad(output.pow(2).sum(), learned, allow_unused=True)
+    if not bool(torch.isfinite(output).all()):
+        return False, "the output"
+    return all(g is None or bool(torch.isfinite(g).all()) for g in gradients), "a gradient"
 
 
 def _probe_causal(caller: Caller, width: int, heads: int, found: dict[str, Findings], report: Report) -> None:

@@ -28,8 +28,8 @@ _TARGET_NAMES = (
 class ModelCaller:
     """call(source_BS, target_BT) gives logits_BTV, whatever the model's own way is.
 
-    A language model has no source: `source_name` is empty. `shift` is 1 if it drops the last target token
-    itself. `made_masks` are masks that the caller has to make: name -> (form, source or target).
+    A language model has no source: `source_name` is empty. `made_masks` are masks that the caller has to
+    make: name -> (form, source or target).
     """
 
     module: nn.Module
@@ -41,7 +41,6 @@ class ModelCaller:
     made_masks: dict[str, tuple[MaskForm, str]] = field(default_factory=dict)
     time_first: bool = False
     pad: int | None = None
-    shift: int = 0
     repeat: str = ""  # a second argument that wants the target again (labels)
 
     @property
@@ -109,8 +108,7 @@ def find_model(module: nn.Module, vocabulary: int) -> ModelCaller:
     for caller in _candidates(module, vocabulary):
         try:
             with torch.no_grad():
-                logits = caller(source, target)
-                caller.shift = TARGET - logits.shape[1]
+                caller(source, target)
                 _find_layout(caller, source, target)
             return caller
         except Exception as error:

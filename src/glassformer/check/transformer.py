@@ -17,7 +17,7 @@ from glassformer.check.report import Report
 from glassformer.check.tools import gap, tensors, trained
 
 
-def probe_model(caller: ModelCaller, pad: int | None, layers: int, report: Report) -> None:
+def probe_model(caller: ModelCaller, pad: int | None, report: Report) -> None:
     """Sight first, then padding, then the inside."""
     with torch.no_grad():
         if not _probe_sight(caller, report):

@@ -48,7 +48,9 @@ def test_the_command_says_it_in_chinese_and_ends_with_0() -> None:
 
 
 def test_json_for_several_targets() -> None:
-    done = glass(f"{MUTANTS / 'right_rest.py'}:subsequent_mask", f"{MUTANTS / 'scale.py'}:NoScaling", "--json")
+    done = glass(
+        f"{MUTANTS / 'right_rest.py'}:subsequent_mask", f"{MUTANTS / 'scale.py'}:NoScaling", "--json"
+    )
     found = json.loads(done.stdout)
     assert [one["ok"] for one in found] == [True, False]
     assert found[1]["mistakes"] == ["scale"]

@@ -120,6 +120,16 @@ class ZeroesWeights(nn.Module):
         return self.fc_o(merge(self.drop(attention) @ v)), attention
 
 
+class FillsWeights(Base):
+    """masked_fill with -1e9, but behind the softmax."""
+
+    mistake = "mask_after_softmax"
+
+    def weigh(self, scores, mask):
+        weights = scores.softmax(-1)
+        return weights if mask is None else weights.masked_fill(mask == 0, -1e9)
+
+
 class BareMultipliesWeights(nn.Module):
     """the bare attention: weights times mask."""
 
@@ -179,6 +189,17 @@ class OnlyABatchOfOne(Base):
     def weigh(self, scores, mask):
         if mask is not None:
             scores = scores.masked_fill(mask[:1] == 0, -1e9)
+        return scores.softmax(-1)
+
+
+class PlusInfinity(Base):
+    """+1e9 where -1e9 was meant: what is masked gets all the weight."""
+
+    mistake = "mask_inverted"
+
+    def weigh(self, scores, mask):
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, 1e9)
         return scores.softmax(-1)
 
 
@@ -277,6 +298,17 @@ class MinusInfinity(Base):
         if mask is not None:
             scores = scores.masked_fill(mask == 0, float("-inf"))
         return scores.softmax(-1)
+
+
+class NanInTheGradient(Base):
+    """-inf is added, and the NaN wiped away behind the softmax: the output is clean, the gradient is not."""
+
+    mistake = "nan_on_masked_rows"
+
+    def weigh(self, scores, mask):
+        if mask is not None:
+            scores = scores + torch.zeros(mask.shape).masked_fill(mask == 0, float("-inf"))
+        return scores.softmax(-1).nan_to_num(0.0)
 
 
 class AddedMinusInfinity(nn.Module):
