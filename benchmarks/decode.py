@@ -28,7 +28,7 @@ from glassformer.text.lines import read_lines
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k"
 CACHE = Path(__file__).parent / ".cache"
-MINUTES = {"tiny": 3.0, "base": 6.0}
+MINUTES = {"tiny": 2.0, "base": 6.0}
 SHORT = "A dog runs through the snow ."
 
 
