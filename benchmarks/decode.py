@@ -135,7 +135,7 @@ class OurTorch(Decoding):
         self.translator = Translator(self.bundle, engine="torch", threads=2)
 
     def translate(self, texts: Sequence[str]) -> list[str]:
-        return [found.text for found in self.translator.translate(texts, beams=self.beams)]
+        return [found.text for found in self.translator.translate(texts, beams=self.beams, max_length=64)]
 
 
 class OurDefault(OurTorch):
