@@ -28,7 +28,7 @@ $(VENV)/.torch: constraints.txt $(VENV)/.made
 
 $(VENV)/.run: pyproject.toml $(VENV)/.torch
 	@echo "· installing glassformer and what it runs on"
-	@$(PIP) -e '.[fast,plots]'
+	@$(PIP) -e '.[fast,plots,serve]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
