@@ -8,17 +8,14 @@ Every function returns a matplotlib Figure and draws on no screen.
 
 from __future__ import annotations
 
-import unicodedata
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
-from glassformer.errors import MissingExtraError, RequestError
+from glassformer.errors import RequestError
+from glassformer.look.drawing import cells, drawing, label, numbers
 from glassformer.look.pack import unpack
 from glassformer.model.attention import attend, causal_mask
 from glassformer.model.positions import sinusoids
@@ -27,60 +24,13 @@ from glassformer.train.curves import plot_curves
 from glassformer.train.optim import build_schedule, noam
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-INK, ACCENT = "#23282e", "#0b7a75"
-COLOURS = (ACCENT, "#b4540a", "#5b5fc7", "#8a6d00", "#7a3b69")
-CJK_FONTS = (
-    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "PingFang SC", "Hiragino Sans GB"),
-    *("Microsoft YaHei", "SimHei", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Arial Unicode MS"),
-)
-
-
-@contextmanager
-def _drawing(labels: Sequence[str] = ()) -> Iterator[Callable[..., Figure]]:
-    """A maker of figures in our colours, with a font for Chinese, Japanese and Korean if there is one."""
-    try:
-        import matplotlib
-        from cycler import cycler
-        from matplotlib import font_manager
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("drawing figures", "matplotlib", "plots") from None
-    have = {font.name for font in font_manager.fontManager.ttflist}
-    fonts = [name for name in CJK_FONTS if name in have][:1]
-    if not fonts and any(_is_cjk(label) for label in labels):
-        warnings.warn(
-            "no font for Chinese, Japanese or Korean is installed, so some labels will be empty boxes; "
-            "on Debian and Ubuntu: apt install fonts-noto-cjk, and remove matplotlib's font cache",
-            stacklevel=3,
-        )
-    style = {
-        "font.family": ["DejaVu Sans", *fonts],
-        "font.size": 10,
-        "axes.prop_cycle": cycler(color=COLOURS),
-        "axes.edgecolor": "#b8bcc2",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": False,
-        "text.color": INK,
-        "axes.labelcolor": INK,
-        "xtick.color": INK,
-        "ytick.color": INK,
-    }
-    with matplotlib.rc_context(style):
-        yield lambda width, height: Figure(figsize=(width, height), layout="constrained")
-
-
-def _is_cjk(text: str) -> bool:
-    return any(unicodedata.east_asian_width(character) in "WF" for character in text)
 
 
 def positions_figure(width: int = 20, length: int = 100, dimensions: Sequence[int] = (4, 5, 6, 7)) -> Figure:
     """Sinusoidal positions (section 3.5): each dimension is a wave of its own length."""
     table_TD = sinusoids(length, width)
-    with _drawing() as new:
+    with drawing() as new:
         figure = new(8, 3.6)
         axes = figure.subplots()
         for dimension in dimensions:
@@ -92,7 +42,7 @@ def positions_figure(width: int = 20, length: int = 100, dimensions: Sequence[in
 
 def positions_map_figure(width: int = 128, length: int = 100) -> Figure:
     """The whole table of positions: slow waves on the right, fast ones on the left."""
-    with _drawing() as new:
+    with drawing() as new:
         figure = new(8, 4.2)
         axes = figure.subplots()
         image = axes.imshow(sinusoids(length, width).numpy(), cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
@@ -107,12 +57,12 @@ def masks_figure(lengths: Sequence[int] = (7, 5, 3), size: int = 7) -> Figure:
     padding_BS = torch.ones(len(lengths), size) if padding is None else padding[:, 0, 0].float()
     causal_TT = causal_mask(size, torch.device("cpu"))
     both_TT = causal_mask(size, torch.device("cpu"), padding_BS[1].bool())
-    with _drawing() as new:
+    with drawing() as new:
         figure = new(9, 3.2)
         panels = figure.subplots(1, 3)
-        _cells(panels[0], padding_BS, "padding: one row a sentence", "key", "sentence")
-        _cells(panels[1], causal_TT.float(), "causal: one row a query", "key", "query")
-        _cells(panels[2], both_TT.float(), f"both, sentence of {lengths[1]}", "key", "query")
+        cells(panels[0], padding_BS, "padding: one row a sentence", "key", "sentence")
+        cells(panels[1], causal_TT.float(), "causal: one row a query", "key", "query")
+        cells(panels[2], both_TT.float(), f"both, sentence of {lengths[1]}", "key", "query")
     return figure
 
 
@@ -123,46 +73,14 @@ def softmax_figure(seed: int = 2) -> Figure:
     scores_TT = q_TK @ k_TK.T / 8**0.5
     may_attend = causal_mask(4, torch.device("cpu"))
     weights_TT = attend(q_TK, k_TK, k_TK, may_attend)[1]
-    with _drawing() as new:
+    with drawing() as new:
         figure = new(9.6, 3.4)
         panels = figure.subplots(1, 3)
         masked_TT = scores_TT.masked_fill(~may_attend, float("-inf"))
-        _numbers(panels[0], scores_TT, "scores  QKᵀ/√d_k", "RdBu_r", 2)
-        _numbers(panels[1], masked_TT, "masked", "RdBu_r", 2)
-        _numbers(panels[2], weights_TT, "softmax: rows add up to 1", "Greens", 1)
+        numbers(panels[0], scores_TT, "scores  QKᵀ/√d_k", "RdBu_r", 2)
+        numbers(panels[1], masked_TT, "masked", "RdBu_r", 2)
+        numbers(panels[2], weights_TT, "softmax: rows add up to 1", "Greens", 1)
     return figure
-
-
-def _cells(axes: Axes, values: Tensor, title: str, across: str, down: str) -> None:
-    axes.imshow(values.numpy(), cmap="Greens", vmin=0, vmax=1.4)
-    axes.set(xlabel=across, ylabel=down)
-    axes.set_title(title, fontsize=10)
-    _lines_between(axes, values.shape)
-
-
-def _numbers(axes: Axes, values: Tensor, title: str, colours: str, most: float) -> None:
-    shown = values.masked_fill(values.isinf(), float("nan"))  # left empty
-    axes.set_facecolor("#eceae4")
-    axes.imshow(shown.numpy(), cmap=colours, vmin=-most if colours == "RdBu_r" else 0, vmax=most, alpha=0.75)
-    for row, line in enumerate(values.tolist()):
-        for column, value in enumerate(line):
-            text = "−∞" if value == float("-inf") else f"{value:.2f}"
-            axes.text(column, row, text, ha="center", va="center")
-    axes.set_title(title, fontsize=10)
-    axes.set(xlabel="key", ylabel="query")
-    _lines_between(axes, values.shape)
-
-
-def _lines_between(axes: Axes, shape: Sequence[int]) -> None:
-    """White lines between the cells, and a tick for each."""
-    axes.set_xticks(range(shape[1]))
-    axes.set_yticks(range(shape[0]))
-    for place in range(1, shape[1]):
-        axes.axvline(place - 0.5, color="white", linewidth=1.2)
-    for place in range(1, shape[0]):
-        axes.axhline(place - 0.5, color="white", linewidth=1.2)
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
 
 
 def attention_figure(trace: dict[str, Any], place: str = "", head: int | None = None) -> Figure:
@@ -176,11 +94,11 @@ def attention_figure(trace: dict[str, Any], place: str = "", head: int | None = 
     if head is not None and not 0 <= head < len(weights_HTS):
         raise RequestError(f"head = {head}: {place} has the heads 0 to {len(weights_HTS) - 1}")
     weights_TS = weights_HTS.mean(0) if head is None else weights_HTS[head]
-    source, said = ([_label(piece) for piece in trace[side]["pieces"]] for side in ("source", "target"))
+    source, said = ([label(piece) for piece in trace[side]["pieces"]] for side in ("source", "target"))
     read = ["<start>", *said[:-1]]
     columns = read if place.startswith("decoder") and place.endswith(".self") else source
     rows = source if place.startswith("encoder") else said if place.endswith(".cross") else read
-    with _drawing([*rows, *columns]) as new:
+    with drawing([*rows, *columns]) as new:
         figure = new(1.6 + 0.42 * len(columns), 1.5 + 0.38 * len(rows))
         axes = figure.subplots()
         image = axes.imshow(weights_TS, cmap="Greens", vmin=0, vmax=1)
@@ -193,15 +111,10 @@ def attention_figure(trace: dict[str, Any], place: str = "", head: int | None = 
     return figure
 
 
-def _label(piece: str) -> str:
-    """A piece without the mark of a word's beginning."""
-    return piece.replace("▁", " ").strip() or "␣"
-
-
 def schedules_figure(steps: int = 20_000) -> Figure:
     """Learning rates: Eq. 3 for three widths and warm-ups, and the other schedules."""
     at = range(1, steps + 1, max(1, steps // 1000))
-    with _drawing() as new:
+    with drawing() as new:
         figure = new(9.6, 3.4)
         left, right = figure.subplots(1, 2)
         for width, warmup in ((512, 4000), (512, 8000), (256, 4000)):
@@ -234,7 +147,7 @@ def saturation_figure(keys: int = 16, trials: int = 400, seed: int = 0) -> Figur
             p_BS = (scores_BS * factor).softmax(-1)
             largest[name].append(float(p_BS.amax(-1).mean()))
             slope[name].append(float((p_BS * (1 - p_BS)).sum(-1).mean()))
-    with _drawing() as new:
+    with drawing() as new:
         figure = new(9.6, 3.4)
         left, right = figure.subplots(1, 2)
         for name in largest:
@@ -283,7 +196,7 @@ def plot(
     if name == "training":
         if metrics is None or not Path(metrics).is_file():
             raise RequestError(f"training curves need the metrics.jsonl of a run; there is none at {metrics}")
-        with _drawing():
+        with drawing():
             if plot_curves(Path(metrics), out) is None:
                 raise RequestError(f"{metrics} holds nothing to draw yet")
         return out

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from glassformer.errors import RequestError
-from glassformer.look import plots
+from glassformer.look import drawing, plots
 from glassformer.look.pack import unpack
 from glassformer.look.trace import trace
 from tests.looking import translator
@@ -62,7 +62,7 @@ def test_attention_is_the_traces(seen: dict[str, Any], tmp_path: Path) -> None:
 def test_labels_in_chinese_need_a_font_and_say_so(
     seen: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plots, "CJK_FONTS", ("No Such Font",))
+    monkeypatch.setattr(drawing, "CJK_FONTS", ("No Such Font",))
     with pytest.warns(UserWarning, match="fonts-noto-cjk"):
         plots.attention_figure(seen)
 
