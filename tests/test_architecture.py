@@ -19,7 +19,8 @@ ORDER = """
     text/mapped text/tokenizer text/pairs text/dates text/packages text/sources text/corpus
     data/__init__ data/batch data/store
     model/__init__ model/record model/silence model/state model/parts model/positions model/scores
-    model/attention model/layers model/stacks model/transformer model/vectors model/build
+    model/attention model/layers model/stacks model/seq2seq model/transformer model/recurrent model/vectors
+    model/build
     compat/masks compat/checks compat/attention compat/transformer compat/__init__
     align
     search/__init__ search/scoring search/repeats search/greedy search/sample search/beam
@@ -33,7 +34,7 @@ ORDER = """
     train/prepare train/probe train/card train/curves train/run
     look/__init__ look/pack look/tree look/patterns look/variants look/run look/walk look/what_if
     look/trace look/page look/explain look/show look/heads look/ablate look/drawing
-    look/plots
+    look/six_words look/lessons look/plots
     serve/__init__ serve/settings serve/batcher serve/answers serve/fields serve/languages serve/models
     serve/detect serve/markup serve/metrics serve/security serve/run serve/schemas serve/segments
     serve/service serve/libretranslate serve/words serve/explore serve/app

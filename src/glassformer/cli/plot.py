@@ -19,9 +19,12 @@ def plot(
     model: str = "",
     place: str = "",
     head: int | None = None,
+    word: str = "",
+    beams: int | None = None,
     metrics: Path | None = None,
 ) -> None:
-    """Draw a figure: positions, positions_map, masks, softmax, attention, schedules, saturation, training.
+    """Draw a figure: positions, positions_map, masks, softmax, attention, word, beam, schedules, saturation,
+    six_words, family, errors, training.
 
     Parameters
     ----------
@@ -30,13 +33,17 @@ def plot(
     out
         where to: a .png, .svg or .pdf file (default: NAME.png)
     text
-        attention: the sentence
+        attention, word, beam: the sentence
     model
-        attention: a bundle, or the name of one that the package brings (default: English to Spanish)
+        attention, word, beam: a bundle, or the name of one in the package (default: English to Spanish)
     place
         attention: encoder.0.self, decoder.0.self, decoder.0.cross, … (default: the decoder's over the source)
     head
         attention: one head, from 1 (default: the mean of all)
+    word
+        word: the part of the sentence whose attention in the encoder is shown
+    beams
+        beam: how many ways are followed at once (default: what the bundle says)
     metrics
         training: metrics.jsonl of a run, or the run's directory
     """
@@ -44,15 +51,16 @@ def plot(
 
     out = out or Path(f"{name}.png")
     trace: dict[str, Any] | None = None
-    if name == "attention" and text:
+    if name in ("attention", "word", "beam") and text:
         from glassformer.look.trace import trace as look
 
-        trace = look(_load(model), text, continuations=0, ablations=False)
+        trace = look(_load(model), text, beams=beams, continuations=0, ablations=False)
     if metrics is not None and metrics.is_dir():
         metrics = metrics / "metrics.jsonl"
     if head is not None and head < 1:
         raise RequestError(f"--head {head}: heads are counted from 1")
-    print(draw(name, out, trace=trace, place=place, head=None if head is None else head - 1, metrics=metrics))
+    number = None if head is None else head - 1
+    print(draw(name, out, trace=trace, place=place, head=number, word=word, metrics=metrics))
 
 
 def _load(model: str) -> Translator:

@@ -16,6 +16,7 @@ import torch
 
 from glassformer.errors import RequestError
 from glassformer.look.drawing import cells, drawing, label, numbers
+from glassformer.look.lessons import beam_figure, errors_figure, family_figure, six_words_figure, word_figure
 from glassformer.look.pack import unpack
 from glassformer.model.attention import attend, causal_mask
 from glassformer.model.positions import sinusoids
@@ -169,9 +170,12 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "softmax": softmax_figure,
     "schedules": schedules_figure,
     "saturation": saturation_figure,
+    "six_words": six_words_figure,
+    "family": family_figure,
+    "errors": errors_figure,
 }
 """figures that need nothing but their name"""
-NAMES = (*FIGURES, "attention", "training")
+NAMES = (*FIGURES, "attention", "word", "beam", "training")
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -182,11 +186,12 @@ def plot(
     trace: dict[str, Any] | None = None,
     place: str = "",
     head: int | None = None,
+    word: str = "",
     metrics: str | Path | None = None,
 ) -> Path:
     """Draw one figure into a file; .png, .svg or .pdf, by its name.
 
-    `attention` needs a trace, `training` the metrics.jsonl of a run.
+    `attention`, `word` and `beam` need a trace, `training` the metrics.jsonl of a run.
     """
     out = Path(out)
     if name not in NAMES:
@@ -200,11 +205,16 @@ def plot(
             if plot_curves(Path(metrics), out) is None:
                 raise RequestError(f"{metrics} holds nothing to draw yet")
         return out
-    if name == "attention":
-        if trace is None:
-            raise RequestError("attention needs a sentence: glass plot attention --text '…'")
-        figure = attention_figure(trace, place, head)
-    else:
+    if name in FIGURES:
         figure = FIGURES[name]()
+    elif trace is None:
+        raise RequestError(f"{name} needs a sentence: glass plot {name} --text '…'")
+    else:
+        drawn = {
+            "attention": lambda: attention_figure(trace, place, head),
+            "word": lambda: word_figure(trace, word),
+            "beam": lambda: beam_figure(trace),
+        }
+        figure = drawn[name]()
     figure.savefig(out, dpi=150, facecolor="white")
     return out
