@@ -34,7 +34,7 @@ ORDER = """
     train/prepare train/probe train/card train/curves train/run
     look/__init__ look/pack look/tree look/patterns look/variants look/run look/walk look/what_if
     look/trace look/page look/explain look/show look/heads look/ablate look/drawing
-    look/six_words look/lessons look/plots
+    look/six_words look/basics look/lessons look/plots
     serve/__init__ serve/settings serve/batcher serve/answers serve/fields serve/languages serve/models
     serve/detect serve/markup serve/metrics serve/security serve/run serve/schemas serve/segments
     serve/service serve/libretranslate serve/words serve/explore serve/app

@@ -23,8 +23,8 @@ def plot(
     beams: int | None = None,
     metrics: Path | None = None,
 ) -> None:
-    """Draw a figure: positions, positions_map, masks, softmax, attention, word, beam, schedules, saturation,
-    six_words, family, errors, training.
+    """Draw a figure: forgetting, words, saturation, scores, positions, positions_map, masks, softmax,
+    six_words, schedules, family, errors; of a sentence: attention, heads, word, beam; of a run: training.
 
     Parameters
     ----------
@@ -33,11 +33,12 @@ def plot(
     out
         where to: a .png, .svg or .pdf file (default: NAME.png)
     text
-        attention, word, beam: the sentence
+        attention, heads, word, beam: the sentence
     model
-        attention, word, beam: a bundle, or the name of one in the package (default: English to Spanish)
+        attention, heads, word, beam: a bundle, or one of the package by name (default: English to Spanish)
     place
-        attention: encoder.0.self, decoder.0.self, decoder.0.cross, … (default: the decoder's over the source)
+        attention, heads: encoder.0.self, decoder.0.self, decoder.0.cross, … (default: attention's is the
+        decoder's over the source, last layer but one; that of heads the encoder's last layer)
     head
         attention: one head, from 1 (default: the mean of all)
     word
@@ -51,7 +52,7 @@ def plot(
 
     out = out or Path(f"{name}.png")
     trace: dict[str, Any] | None = None
-    if name in ("attention", "word", "beam") and text:
+    if name in ("attention", "heads", "word", "beam") and text:
         from glassformer.look.trace import trace as look
 
         trace = look(_load(model), text, beams=beams, continuations=0, ablations=False)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from glassformer.errors import RequestError
-from glassformer.look.drawing import cells, drawing, label, numbers
+from glassformer.look.basics import BASICS, heads_figure, token_labels
+from glassformer.look.drawing import cells, drawing, numbers
 from glassformer.look.lessons import beam_figure, errors_figure, family_figure, six_words_figure, word_figure
 from glassformer.look.pack import unpack
 from glassformer.model.attention import attend, causal_mask
@@ -95,10 +96,7 @@ def attention_figure(trace: dict[str, Any], place: str = "", head: int | None = 
     if head is not None and not 0 <= head < len(weights_HTS):
         raise RequestError(f"head = {head}: {place} has the heads 0 to {len(weights_HTS) - 1}")
     weights_TS = weights_HTS.mean(0) if head is None else weights_HTS[head]
-    source, said = ([label(piece) for piece in trace[side]["pieces"]] for side in ("source", "target"))
-    read = ["<start>", *said[:-1]]
-    columns = read if place.startswith("decoder") and place.endswith(".self") else source
-    rows = source if place.startswith("encoder") else said if place.endswith(".cross") else read
+    rows, columns = token_labels(trace, place)
     with drawing([*rows, *columns]) as new:
         figure = new(1.6 + 0.42 * len(columns), 1.5 + 0.38 * len(rows))
         axes = figure.subplots()
@@ -170,12 +168,13 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "softmax": softmax_figure,
     "schedules": schedules_figure,
     "saturation": saturation_figure,
+    **BASICS,
     "six_words": six_words_figure,
     "family": family_figure,
     "errors": errors_figure,
 }
 """figures that need nothing but their name"""
-NAMES = (*FIGURES, "attention", "word", "beam", "training")
+NAMES = (*FIGURES, "attention", "heads", "word", "beam", "training")
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -191,7 +190,7 @@ def plot(
 ) -> Path:
     """Draw one figure into a file; .png, .svg or .pdf, by its name.
 
-    `attention`, `word` and `beam` need a trace, `training` the metrics.jsonl of a run.
+    `attention`, `heads`, `word` and `beam` need a trace, `training` the metrics.jsonl of a run.
     """
     out = Path(out)
     if name not in NAMES:
@@ -212,6 +211,7 @@ def plot(
     else:
         drawn = {
             "attention": lambda: attention_figure(trace, place, head),
+            "heads": lambda: heads_figure(trace, place),
             "word": lambda: word_figure(trace, word),
             "beam": lambda: beam_figure(trace),
         }

@@ -11,6 +11,7 @@ import pytest
 
 from glassformer.errors import RequestError
 from glassformer.look import drawing, plots
+from glassformer.look.basics import heads_figure
 from glassformer.look.pack import unpack
 from glassformer.look.trace import trace
 from tests.looking import translator
@@ -57,6 +58,25 @@ def test_attention_is_the_traces(seen: dict[str, Any], tmp_path: Path) -> None:
     assert labels == [piece.replace(" ", "␣") for piece in seen["source"]["pieces"]]
     plots.plot("attention", tmp_path / "a.svg", trace=seen)
     plots.plot("attention", tmp_path / "b.png", trace=seen, place="decoder.0.self", head=1)
+
+
+def test_what_is_far_fades_in_a_recurrent_network_and_not_in_attention() -> None:
+    plain, careful, attention = (line.get_ydata() for line in plots.FIGURES["forgetting"]().axes[0].lines)
+    assert plain[0] < 1e-8 < careful[0] < 1e-4 < 0.1 < attention.min()
+
+
+def test_four_words_are_the_guides() -> None:
+    weights = plots.FIGURES["words"]().axes[4]
+    assert [text.get_text() for text in weights.texts][:4] == ["0.18", "0.22", "0.27", "0.33"]
+
+
+def test_heads_side_by_side(seen: dict[str, Any], tmp_path: Path) -> None:
+    panels = heads_figure(seen, "decoder.0.self").axes
+    assert len(panels) == 4
+    assert np.array_equal(panels[1].images[0].get_array(), unpack(seen["attention"]["decoder.0.self"])[1])
+    plots.plot("heads", tmp_path / "h.png", trace=seen)
+    with pytest.raises(RequestError, match="there is encoder"):
+        heads_figure(seen, "decoder.7.cross")
 
 
 def test_labels_in_chinese_need_a_font_and_say_so(
