@@ -24,7 +24,7 @@ ORDER = """
     compat/masks compat/checks compat/attention compat/transformer compat/__init__
     align
     search/__init__ search/scoring search/repeats search/greedy search/sample search/beam
-    weights bundle engine
+    weights bundle workers engine
     formats/__init__ formats/proof formats/names formats/huggingface_files formats/huggingface_weights
     formats/huggingface_reading formats/ctranslate2_weights formats/ctranslate2 formats/huggingface
     formats/argos

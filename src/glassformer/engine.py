@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from glassformer.align import aligning, cross_attention
-from glassformer.model.record import record
+from glassformer.model.record import record, watching
+from glassformer.model.silence import silenced
 from glassformer.model.state import Memory
 from glassformer.model.transformer import Transformer
 from glassformer.search.beam import BeamSearch, beam
 from glassformer.search.greedy import greedy
 from glassformer.search.sample import sample
 from glassformer.search.scoring import Hypothesis, SearchOptions, forced_log_probs
+from glassformer.workers import Workers
 
 Ids = Sequence[int]
 T = TypeVar("T")
+
+
+def watched() -> bool:
+    """Does this thread look inside: is there a recorder, or are heads switched off?"""
+    return watching() or silenced()
 
 
 class Engine(Protocol):
@@ -49,18 +55,14 @@ class Engine(Protocol):
 
 
 class TorchEngine:
-    """Our own model and search. Batches are cut by length; `workers` of them run at a time.
-
-    With more than one worker torch itself is best set to one thread (`torch.set_num_threads(1)`), which is
-    the caller's to do: it holds for the whole process.
-    """
+    """Our own model and search. Batches are cut by length; `workers` of them run at a time."""
 
     name = "torch"
 
     def __init__(
         self, model: Transformer, *, workers: int = 1, batch_sentences: int = 64, batch_tokens: int = 4096
     ) -> None:
-        self.model, self.workers = model, workers
+        self.model, self.workers = model, Workers(workers)
         self.batch_sentences, self.batch_tokens = batch_sentences, batch_tokens
 
     @property
@@ -188,11 +190,8 @@ class TorchEngine:
                 return work(places)
 
         batches = list(self._batches(lengths))
-        if self.workers > 1 and len(batches) > 1:
-            with ThreadPoolExecutor(self.workers) as pool:
-                found = list(pool.map(careful, batches))
-        else:
-            found = [careful(places) for places in batches]
+        # What is recorded or switched off here is unknown to other threads.
+        found = [careful(places) for places in batches] if watched() else self.workers.map(careful, batches)
         by_place = {
             place: result
             for places, results in zip(batches, found, strict=True)

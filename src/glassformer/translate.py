@@ -17,7 +17,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, TypedDict, Unpack, get_args, overload
 
 import torch
 
@@ -25,18 +25,20 @@ from glassformer import settings
 from glassformer.align import align, spans_of_ids
 from glassformer.bundle import CONFIG, Bundle, shipped
 from glassformer.config import BundleConfig
-from glassformer.engine import Engine, TorchEngine
+from glassformer.engine import Engine, TorchEngine, watched
 from glassformer.errors import ConfigError, FormatError, GlassformerError, MissingExtraError, RequestError
 from glassformer.search.repeats import find_run, kept_without_repeats
 from glassformer.search.scoring import Hypothesis, Penalty, SearchOptions, length_factor
 from glassformer.translation import Note, Part, Translation, joined, joint, one_line, prepare, read
+from glassformer.workers import workers_for
 
 __all__ = ["Note", "Options", "Translation", "Translator", "choose_shipped", "load"]
 
 WINDOW = 1024
 """lines that are sorted by length and translated together"""
 
-EngineName = Literal["auto", "torch", "ctranslate2"]
+EngineName = Literal["auto", "torch", "ctranslate2", "ctranslate2-int8"]
+"""int8 rounds the weights, so some texts differ: it is never chosen by itself"""
 
 
 class Options(TypedDict, total=False):
@@ -77,8 +79,7 @@ class Options(TypedDict, total=False):
 class Translator:
     """Translates texts, lists and streams with one bundle.
 
-    `threads` batches are translated at a time; 0 leaves it to the engine. With the torch engine and several
-    threads, call `torch.set_num_threads(1)` too: that holds for the whole process, so it is yours to decide.
+    `threads` batches are translated at a time, each on one processor thread; 0 is one for each core.
     """
 
     def __init__(
@@ -92,9 +93,10 @@ class Translator:
             bundle.model.to(device)
         bundle.model.eval()
         self.bundle = bundle
-        self.torch_engine = TorchEngine(bundle.model, workers=max(1, threads))
+        workers = workers_for(bundle.model.output_weight.device, threads)
+        self.torch_engine = TorchEngine(bundle.model, workers=workers)
         self._wanted = engine
-        self._engine, self._why = _make_engine(engine, bundle, self.torch_engine, threads)
+        self._engine, self._why = _make_engine(engine, bundle, self.torch_engine, workers)
 
     def engine_for(self, **options: Unpack[Options]) -> tuple[Engine, str]:
         """Which engine does this, and why."""
@@ -102,6 +104,8 @@ class Translator:
 
     def _engine_for(self, options: SearchOptions) -> tuple[Engine, str]:
         reason = self._engine.refuses(options)
+        if self._engine is not self.torch_engine and watched():
+            reason = "a recorder listens, or heads are switched off, and only our own model has an inside"
         if not reason:
             return self._engine, self._why
         if self._wanted != "auto":
@@ -182,20 +186,21 @@ class Translator:
             raise RequestError("as many prefixes as texts are needed, or a single one for all")
         tokenizers = self.bundle.tokenizers
         lines = prepare([text for _, text in texts], tokenizers.source, self._limit - 1)
-        begins = tokenizers.target.encode_batch(prefixes)
+        begins = tokenizers.target.encode_batch(prefixes) if any(prefixes) else [[]] * len(texts)
         jobs: list[Part] = []
         for (number, _), line, begin in zip(texts, lines, begins, strict=True):
             parts = [part for part in line.parts if part.text]
             for at, part in enumerate(parts):
                 part.prefix = begin if at == 0 else []
                 part.longest = self._longest(part, search)
-                part.seed = random.Random(f"{options.get('seed', 0)} {number} {at}").getrandbits(63)
+                if search.sampling:
+                    part.seed = random.Random(f"{options.get('seed', 0)} {number} {at}").getrandbits(63)
             jobs += parts
-        for part, hypotheses in zip(jobs, _translate_parts(jobs, engine, search), strict=True):
+        found = list(zip(jobs, _translate_parts(jobs, engine, search), strict=True))
+        for part, hypotheses in found:
             if isinstance(hypotheses, Note):
                 part.found = [Translation(part.text, "", notes=[hypotheses])]
-            else:
-                part.found = read(hypotheses, part, tokenizers.target)
+        read([(part, one) for part, one in found if not isinstance(one, Note)], tokenizers.target)
         if options.get("align"):
             self._align([(part.text, part.ids, one) for part in jobs for one in part.found])
         return [joined(line, search.length_penalty, search.penalty) for line in lines]
@@ -332,23 +337,24 @@ def _base(language: str) -> str:
     return language.replace("_", "-").split("-")[0].lower()
 
 
-def _make_engine(wanted: EngineName, bundle: Bundle, own: TorchEngine, threads: int) -> tuple[Engine, str]:
+def _make_engine(wanted: EngineName, bundle: Bundle, own: TorchEngine, workers: int) -> tuple[Engine, str]:
     """The engine to use, and why. Other engines live in `formats`, beside their converters."""
     if wanted == "torch":
         return own, "asked for"
-    if wanted not in ("auto", "ctranslate2"):
-        raise RequestError(f"engine = {wanted!r}: choose auto | torch | ctranslate2")
+    if wanted not in get_args(EngineName):
+        raise RequestError(f"engine = {wanted!r}: choose {' | '.join(get_args(EngineName))}")
+    rounded = {"quantization": "int8"} if wanted == "ctranslate2-int8" else {}
     try:
         module = importlib.import_module("glassformer.formats.ctranslate2")
         make: Callable[..., Engine] | None = getattr(module, "load_engine", None)
         if make is None:
             raise FormatError("this version has no engine for ctranslate2")
-        engine = make(bundle, threads=threads)
+        engine = make(bundle, threads=workers, **rounded)
     except (FormatError, MissingExtraError) as error:
-        if wanted == "ctranslate2":
+        if wanted != "auto":
             raise
         return own, f"ctranslate2 can't be used: {error}"
-    return engine, "asked for" if wanted == "ctranslate2" else "the fastest that is installed"
+    return engine, "the fastest that is installed" if wanted == "auto" else "asked for"
 
 
 def _search_options(config: BundleConfig, options: Options) -> SearchOptions:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from glassformer.align import Alignment, stands_alone
 from glassformer.search.repeats import Run, kept_without_repeats
-from glassformer.search.scoring import Hypothesis, Penalty, length_factor
+from glassformer.search.scoring import Hypothesis, Later, Penalty, length_factor
 from glassformer.text.sentences import Cut, split_to_fit
 from glassformer.text.token import UNKNOWN_MARK, Tokenizer
 
@@ -129,34 +129,39 @@ def _unknown(line: Line, tokenizer: Tokenizer) -> Note:
     return Note("unknown", f"the model does not know {shown}")
 
 
-def read(hypotheses: Sequence[Hypothesis], part: Part, tokenizer: Tokenizer) -> list[Translation]:
-    """Hypotheses as text, each text once, endless repetitions cut."""
-    found: dict[str, Translation] = {}
-    for hypothesis in hypotheses:
-        kept, run = kept_without_repeats(hypothesis.tokens, part.ids)
-        ids = [hypothesis.tokens[place] for place in kept]
-        text = one_line(tokenizer.decode(ids))
-        if text in found:
+def read(jobs: Sequence[tuple[Part, Sequence[Hypothesis]]], tokenizer: Tokenizer) -> None:
+    """Hypotheses as text, each text once, endless repetitions cut: what each part has `found`."""
+    rows = [
+        (part, hypothesis, *kept_without_repeats(hypothesis.tokens, part.ids))
+        for part, hypotheses in jobs
+        for hypothesis in hypotheses
+    ]
+    ids = [[hypothesis.tokens[place] for place in kept] for _, hypothesis, kept, _ in rows]
+    texts = tokenizer.decode_batch(ids)
+    for (part, hypothesis, kept, run), said, text in zip(rows, ids, map(one_line, texts), strict=True):
+        if any(text == other.text for other in part.found):
             continue
-        found[text] = Translation(
-            part.text,
-            text,
-            hypothesis.log_prob,
-            hypothesis.score,
-            ids,
-            tokenizer.pieces(ids),
-            _log_probs(hypothesis, kept),
-            notes=_notes(hypothesis, run, tokenizer, part.longest),
+        part.found.append(
+            Translation(
+                part.text,
+                text,
+                hypothesis.log_prob,
+                hypothesis.score,
+                said,
+                tokenizer.pieces(said),
+                _log_probs(hypothesis, kept),
+                notes=_notes(hypothesis, run, tokenizer, part.longest),
+            )
         )
-    return list(found.values())
 
 
 def _log_probs(hypothesis: Hypothesis, kept: Sequence[int]) -> Sequence[float]:
-    """Of the tokens that are kept, and of the end. If nothing was cut, nobody looks: they may be `Later`."""
-    log_probs = hypothesis.token_log_probs
-    if len(kept) == len(hypothesis.tokens):
-        return log_probs
-    return [log_probs[place] for place in kept] + list(log_probs[len(hypothesis.tokens) :])
+    """Of the tokens that are kept, and of the end. Nobody has looked yet: they may be `Later`."""
+    all_of_them, tokens = hypothesis.token_log_probs, len(hypothesis.tokens)
+    if len(kept) == tokens:
+        return all_of_them
+    places = [*kept, *range(tokens, len(all_of_them))]
+    return Later(len(places), lambda: [all_of_them[place] for place in places])
 
 
 def _notes(hypothesis: Hypothesis, run: Run | None, tokenizer: Tokenizer, longest: int) -> list[Note]:

@@ -17,7 +17,8 @@ import glassformer
 from glassformer import translate as module
 from glassformer.bundle import Bundle
 from glassformer.errors import BundleError, RequestError
-from glassformer.search.scoring import Hypothesis, SearchOptions
+from glassformer.model.silence import silence
+from glassformer.search.scoring import Hypothesis, Later, SearchOptions
 from glassformer.translate import Translator, choose_shipped, load
 from glassformer.translation import Line, Part, Translation, joined, prepare, read
 
@@ -264,6 +265,37 @@ def test_threads_do_not_disturb_each_other(translator: Translator) -> None:
     assert found == {number: CHINESE[number % 3 :] for number in range(8)}
 
 
+def test_nobody_pays_for_log_probs_that_nobody_reads(translator: Translator) -> None:
+    """Not even when a repetition is cut out of the middle of them."""
+    asked: list[str] = []
+    seven = translator.bundle.tokenizers.target.encode("七")[0]
+    later = Later(31, lambda: asked.append("now") or [-float(place) for place in range(31)])
+    part = Part("x", "", longest=40)
+    read(
+        [(part, [Hypothesis([2, *[seven] * 30], -3.0, -0.1, later, False)])],
+        translator.bundle.tokenizers.target,
+    )
+    [found] = part.found
+    assert (len(found.token_log_probs), asked) == (2, [])
+    assert (list(found.token_log_probs), set(asked)) == ([0.0, -1.0], {"now"})
+
+
+def test_a_recorder_hears_every_batch(numbers: Path) -> None:
+    """Whatever the engine and the number of workers: who looks inside gets our own model, in this thread."""
+    translator = load(numbers, threads=2)
+    translator.torch_engine.batch_sentences = 2
+    with glassformer.record() as recorder:
+        assert translator.engine_for()[0].name == "torch"
+        assert [one.text for one in translator.translate(SENTENCES)] == CHINESE
+    assert len(recorder.attention["encoder.0.self"]) == 3
+    with silence(
+        [("decoder.1.cross", 0), ("decoder.1.cross", 1), ("decoder.0.cross", 0), ("decoder.0.cross", 1)]
+    ):
+        blind = [one.text for one in translator.translate(SENTENCES)]
+    assert all(one != right for one, right in zip(blind, CHINESE, strict=True))
+    assert [one.text for one in translator.translate(SENTENCES)] == CHINESE
+
+
 def test_workers_change_nothing(numbers: Path) -> None:
     translator = load(numbers, engine="torch", threads=2)
     translator.torch_engine.batch_sentences = 2
@@ -350,7 +382,8 @@ def test_unknown_characters_are_reported(translator: Translator) -> None:
     [line] = prepare(["一☃二☃€"], tokenizer, 39)
     assert [str(note) for note in line.notes] == ["the model does not know '☃', '€'"]
     part = Part("x", "", longest=9)
-    [found] = read([Hypothesis([2, 1], -1.0, -1.0, [-0.5, -0.5], True)], part, tokenizer)
+    read([(part, [Hypothesis([2, 1], -1.0, -1.0, [-0.5, -0.5], True)])], tokenizer)
+    [found] = part.found
     assert (found.text, kinds(found)) == ("。⁇", ["unknown"])
 
 

@@ -34,8 +34,11 @@ from glassformer.formats.proof import LONGEST, Ids, Proof, Side, prove, sample_t
 from glassformer.search.scoring import Hypothesis, Later, SearchOptions, length_factor
 from glassformer.text.packages import cache_directory
 from glassformer.weights import atomic_directory
+from glassformer.workers import workers_for
 
 Quantization = Literal["float32", "int8"]
+Named = tuple[list[str], float]
+"""the tokens of a hypothesis by name, its end included, and its score"""
 
 CALL: dict[str, Any] = {"min_decoding_length": 0, "max_input_length": 0, "return_end_token": True}
 """its own defaults (1, 1024, no) change results"""
@@ -44,6 +47,8 @@ CONVERTER = 1
 HASHES = "sha256.json"
 SCORED_TOGETHER = 256
 """tokens: larger batches fall out of the processor's cache, for logits of all places are made at once"""
+LEAST_SHARE = 64
+"""tokens: batches smaller than this are not made smaller still to keep another worker busy"""
 KEPT = 8
 """converted models in the cache, at most"""
 
@@ -193,14 +198,14 @@ def load_engine(
 ) -> CTranslate2Engine:
     """An engine for a bundle, which is converted when it is first seen and kept in the cache.
 
-    `threads` batches are translated at a time, each on one processor thread; 0 means one for each core.
+    `threads` batches are translated at a time, each on one processor thread; 0 is one for each core.
     """
     require_ctranslate2("engine ctranslate2")
     refuse(bundle)
     device = bundle.model.output_weight.device
     if device.type != "cpu":
         raise FormatError(f"engine ctranslate2 runs on the processor, but this model is on {device}")
-    return CTranslate2Engine(bundle, cached(bundle, quantization), threads or _cores())
+    return CTranslate2Engine(bundle, cached(bundle, quantization), workers_for(device, threads))
 
 
 class CTranslate2Engine:
@@ -211,7 +216,7 @@ class CTranslate2Engine:
     def __init__(self, bundle: Bundle, directory: Path, workers: int, batch_tokens: int = 1024) -> None:
         ctranslate2 = require_ctranslate2("engine ctranslate2")
         self._names, self._eos = _Names(bundle), bundle.config.vocabulary.eos
-        self._batch = {"max_batch_size": batch_tokens, "batch_type": "tokens"}
+        self._workers, self._batch_tokens = workers, batch_tokens
         self._translator = ctranslate2.Translator(
             str(directory), compute_type="default", inter_threads=workers, intra_threads=1
         )
@@ -240,43 +245,58 @@ class CTranslate2Engine:
         """As the protocol says. Forced prefixes, which it scores in another way, go to our own search."""
         if prefixes is not None and any(prefixes):
             return self._torch.translate_ids(sources, options, max_lengths=max_lengths, prefixes=prefixes)
-        count = options.n_best if len(set(max_lengths)) == 1 else options.beams
-        found = self._search(sources, options, max(max_lengths, default=1), count)
-        # It takes one maximum for all. A sentence that came near its own is searched again with that.
-        again: dict[int, list[int]] = {}
-        for place, longest in enumerate(max_lengths):
-            if longest < max(max_lengths) and not _ended_before(longest, found[place], options.beams):
-                again.setdefault(longest, []).append(place)
-        for longest, places in again.items():
-            searched = self._search([sources[place] for place in places], options, longest, count)
-            for place, hypotheses in zip(places, searched, strict=True):
-                found[place] = hypotheses
-        best = [hypotheses[: options.n_best] for hypotheses in found]
+        found = self._search(sources, options, max_lengths)
+        best = [
+            [self._hypothesis(*one, options.length_penalty) for one in result[: options.n_best]]
+            for result in found
+        ]
         self._promise_token_log_probs(sources, best)
         return best
 
     def _search(
-        self, sources: Sequence[Ids], options: SearchOptions, longest: int, count: int
-    ) -> list[list[Hypothesis]]:
-        """`count` hypotheses for each source, without the log-probabilities of their tokens."""
-        results = self._translator.translate_batch(
+        self, sources: Sequence[Ids], options: SearchOptions, max_lengths: Sequence[int]
+    ) -> list[list[Named]]:
+        """The hypotheses of each source. It takes one maximum for all of them: a sentence that came near its
+        own is searched again with that."""
+        most = max(max_lengths, default=1)
+        alike = all(longest == most for longest in max_lengths)
+        count = options.n_best if alike else options.beams
+        found = _named(self._ask(sources, options, most, count))
+        again: dict[int, list[int]] = {}
+        for place, longest in enumerate(max_lengths):
+            if longest < most and not _ended_before(longest, found[place], options.beams):
+                again.setdefault(longest, []).append(place)
+        asked = [
+            (places, self._ask([sources[place] for place in places], options, longest, count))
+            for longest, places in again.items()
+        ]
+        for places, results in asked:
+            for place, result in zip(places, _named(results), strict=True):
+                found[place] = result
+        return found
+
+    def _ask(self, sources: Sequence[Ids], options: SearchOptions, longest: int, count: int) -> list[Any]:
+        """Begin a search; its results are waited for when they are read. Nothing is asked for that costs."""
+        results: list[Any] = self._translator.translate_batch(
             self._names.of_sources(sources),
             beam_size=options.beams,
             num_hypotheses=count,
             # Exactly 0 has a stop rule of its own there: the best hypothesis must have ended.
             length_penalty=options.length_penalty or 1e-9,
             max_decoding_length=longest,
+            max_batch_size=self._tokens_at_once(sources),
+            batch_type="tokens",
             return_scores=True,
-            **self._batch,
+            asynchronous=True,
             **CALL,
         )
-        return [
-            [
-                self._hypothesis(names, score, options.length_penalty)
-                for names, score in zip(result.hypotheses, result.scores, strict=True)
-            ]
-            for result in results
-        ]
+        return results
+
+    def _tokens_at_once(self, sources: Sequence[Ids]) -> int:
+        """Full batches if there are enough of them for all workers; else everybody gets a share."""
+        lengths = [len(source) + 1 for source in sources] or [1]
+        share = sum(lengths) // self._workers + max(lengths)
+        return min(self._batch_tokens, max(share, LEAST_SHARE))
 
     def _hypothesis(self, names: Sequence[str], score: float, alpha: float) -> Hypothesis:
         ids = self._names.ids(names)
@@ -304,14 +324,15 @@ class CTranslate2Engine:
         return [list(result.log_probs[:count]) for (_, _, count), result in zip(pairs, results, strict=True)]
 
 
-def _ended_before(longest: int, hypotheses: Sequence[Hypothesis], beams: int) -> bool:
+def _named(results: Sequence[Any]) -> list[list[Named]]:
+    """Read each result once: every look at a field of it copies the field."""
+    finished = [result.result() for result in results]
+    return [list(zip(result.hypotheses, result.scores, strict=True)) for result in finished]
+
+
+def _ended_before(longest: int, hypotheses: Sequence[Named], beams: int) -> bool:
     """The search was over before a maximum of `longest` could have changed it."""
-    lengths = [len(one.tokens) + one.finished for one in hypotheses]
-    return len(lengths) == beams and max(lengths) < longest
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(hypotheses) == beams and max(len(names) for names, _ in hypotheses) < longest
 
 
 # --- the cache of converted bundles ---

@@ -33,6 +33,11 @@ def loudness(place: str, heads: int, like: Tensor) -> Tensor | None:
     return torch.tensor(loud, dtype=like.dtype, device=like.device)[..., None, None]
 
 
+def silenced() -> bool:
+    """Are heads switched off in this thread?"""
+    return _silent.get() is not None
+
+
 @contextmanager
 def silence(heads: Iterable[Head]) -> Iterator[None]:
     """Switch these heads off for every model that runs in this thread until the block ends."""

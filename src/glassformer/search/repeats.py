@@ -22,6 +22,8 @@ def find_run(tokens: Sequence[int]) -> Run | None:
     >>> find_run([5, *[7, 8] * 6, 9])
     (1, 2, 12)
     """
+    if len(tokens) - len(set(tokens)) < LEAST_TOKENS - LEAST_TOKENS // LEAST_TIMES:
+        return None  # a run says its few tokens again and again: most texts are cleared by this
     for unit in range(1, min(LONGEST_UNIT, len(tokens) // LEAST_TIMES) + 1):
         same = 0
         for place in range(unit, len(tokens) + 1):

@@ -68,7 +68,7 @@ class Later(Sequence[float]):
         return self._compute()[place]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
+        return list(self) == list(other) if isinstance(other, Sequence) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -87,7 +87,13 @@ class SentencePieceTokenizer(Tokenizer):
         return self._processor.decode(kept, num_threads=1) if kept else []
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        return [special_name(i, self.size) or self._processor.id_to_piece(i) for i in as_list(ids)]
+        return [self._pieces[i] for i in as_list(ids)]
+
+    @cached_property
+    def _pieces(self) -> list[str]:
+        """Of all ids: asking SentencePiece for one at a time is slow."""
+        named = self._processor.id_to_piece(list(range(self.size - 1)))
+        return [special_name(i, self.size) or name for i, name in enumerate([*named, ""])]
 
     def tokens(self, text: str) -> list[Token]:
         found = self._processor.encode(text, return_type="offset_mapping")
