@@ -61,17 +61,15 @@ class MappedTokenizer(SentencePieceTokenizer):
         if dropout:
             raise TokenizerError("dropout of merges is not made for a tokenizer with a table of ids")
         parts = [split_code(text) for text in texts]
-        batch = self._processor.encode([rest for _, rest in parts], out_type=str, num_threads=1)
+        batch = [self._processor.encode(rest, out_type=str) for _, rest in parts]
         return [
             [self._of_text.get(piece, self.unk) for piece in ([code] if code else []) + pieces]
             for (code, _), pieces in zip(parts, batch, strict=True)
         ]
 
-    def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]:
-        return [self._text([i for i in as_list(ids) if i not in (self.eos, self.pad)]) for ids in batch]
-
-    def _text(self, ids: Sequence[int]) -> str:
-        text = str(self._processor.decode_pieces([self._names[i] for i in ids]))
+    def decode(self, ids: Iterable[int]) -> str:
+        kept = [self._names[i] for i in as_list(ids) if i not in (self.eos, self.pad)]
+        text = str(self._processor.decode_pieces(kept))
         return text.replace("▁", " ").strip()  # pieces of the other side keep their mark
 
     def pieces(self, ids: Iterable[int]) -> list[str]:

@@ -67,8 +67,9 @@ class SentencePieceTokenizer(Tokenizer):
 
     def encode_batch(self, texts: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
         if not dropout:
-            threads = min(os.cpu_count() or 1, 1 + len(texts) // MANY)
-            return self._processor.encode(list(texts), out_type=int, num_threads=threads)
+            if len(texts) < MANY:  # SentencePiece starts its threads anew for every list, even one thread
+                return [self._processor.encode(text, out_type=int) for text in texts]
+            return self._processor.encode(list(texts), out_type=int, num_threads=os.cpu_count() or 1)
         if self.kind != "bpe":
             raise TokenizerError(
                 f"dropout skips merges, which only kind = 'bpe' has; this tokenizer is {self.kind}"
@@ -80,11 +81,11 @@ class SentencePieceTokenizer(Tokenizer):
         return Merges(self._processor)
 
     def decode(self, ids: Iterable[int]) -> str:
-        return self.decode_batch([ids])[0]
+        kept = [i for i in as_list(ids) if EOS < i < self.pad]
+        return self._processor.decode(kept) if kept else ""
 
     def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]:
-        kept = [[i for i in as_list(ids) if EOS < i < self.pad] for ids in batch]
-        return self._processor.decode(kept, num_threads=1) if kept else []
+        return [self.decode(ids) for ids in batch]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         return [self._pieces[i] for i in as_list(ids)]
