@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full check format bench clean
+.PHONY: help demo test test-full check format bench bench-full clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -61,8 +61,16 @@ format: $(VENV)/.dev  ## let ruff lay the code out
 	@$(BIN)/ruff check --fix src tests benchmarks
 	@$(BIN)/ruff format src tests benchmarks
 
-bench: $(VENV)/.dev  ## us and the peers side by side
+$(VENV)/.bench: $(VENV)/.run
+	@echo "· installing those that we compare ourselves with"
+	@$(PIP) -e '.[bench]'
+	@touch $@
+
+bench: $(VENV)/.bench  ## us and the peers side by side: a quick run, in less than ten minutes
 	@$(BIN)/python -m benchmarks
+
+bench-full: $(VENV)/.bench  ## all of it: two hours on a machine that does nothing else
+	@$(BIN)/python -m benchmarks --full
 
 clean:  ## remove the environment and everything made by a run
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist

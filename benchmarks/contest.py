@@ -1,12 +1,14 @@
 """A fair contest on a noisy machine: every contestant in its own process, rounds interleaved (A B C, B C A,
 …), and the ratio taken inside each round, where the machine was the same for all.
 
-A contestant is a class with `run(round: int) -> dict[str, float]`; it is built in its process, under its own
-environment, and idles on a pipe while the others run.
+A contestant is a class with `run(round: int) -> dict`; it is built in its process, under its own
+environment, and idles on a pipe while the others run. One that fails, or is not installed, drops out and is
+named; only the first, ours, must not.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -16,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 # glibc gives memory back to the system and asks for it again at every step; these settings keep it.
@@ -26,8 +29,16 @@ TUNED = {
 }
 
 
+Measured = dict[str, Any]
+"""what a contestant gave in one round"""
+
+
 class Runs(Protocol):
-    def run(self, number: int) -> dict[str, float]: ...
+    def run(self, number: int) -> Measured: ...
+
+
+class DroppedOutError(Exception):
+    """A contestant's process has ended."""
 
 
 @dataclass
@@ -40,6 +51,11 @@ class Entry:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
+def cores() -> int:
+    """Processor cores that this process may use; every contestant uses all of them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Contestant:
     """The process of one contestant."""
 
@@ -50,47 +66,71 @@ class Contestant:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            cwd=Path(__file__).parents[1],
             env={**os.environ, "PYTHONUNBUFFERED": "1", **entry.environment},
         )
 
-    def ask(self, word: str) -> dict[str, float]:
+    def ask(self, word: str) -> Measured:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(word + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(word + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended: there is no answer either
         for line in self.process.stdout:
             if line.startswith("RESULT "):
-                answer: dict[str, float] = json.loads(line[7:])
+                answer: Measured = json.loads(line[7:])
                 return answer
-        raise SystemExit(f"{self.entry.name} ended without an answer (exit code {self.process.wait()})")
+        code = self.process.wait()
+        raise DroppedOutError(f"{self.entry.name} ended without an answer (exit code {code})")
 
     def leave(self) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.wait()
 
 
 def contest(
-    entries: Sequence[Entry], rounds: int, say: Callable[[str], None]
-) -> dict[str, list[dict[str, float]]]:
-    """Results of each contestant, a dictionary for each round."""
+    entries: Sequence[Entry], rounds: int, say: Callable[[str], None] = print
+) -> dict[str, list[Measured]]:
+    """Results of each contestant that stayed to the end, a dictionary for each round."""
     contestants = [Contestant(entry) for entry in entries]
-    results: dict[str, list[dict[str, float]]] = {entry.name: [] for entry in entries}
+    results: dict[str, list[Measured]] = {entry.name: [] for entry in entries}
+
+    def ask(contestant: Contestant, word: str) -> Measured | None:
+        try:
+            return contestant.ask(word)
+        except DroppedOutError as error:
+            if contestant.entry is entries[0]:
+                raise SystemExit(str(error)) from None
+            say(f"{error}; it is left out")
+            contestants.remove(contestant)
+            del results[contestant.entry.name]
+            return None
+
+    started = list(contestants)
     try:
-        for contestant in contestants:
-            contestant.ask("ready")
+        for contestant in started:
+            ask(contestant, "ready")
         for number in range(rounds):
             # Whoever goes first finds a cooler machine: the order moves on by one each round.
             shift = number % len(contestants)
             for contestant in contestants[shift:] + contestants[:shift]:
-                result = contestant.ask(str(number))
-                results[contestant.entry.name].append(result)
-                shown = "  ".join(f"{key} {value:,.4g}" for key, value in result.items())
-                say(f"round {number + 1}/{rounds}  {contestant.entry.name:<34} {shown}")
+                result = ask(contestant, str(number))
+                if result is not None:
+                    results[contestant.entry.name].append(result)
+                    say(f"round {number + 1}/{rounds}  {contestant.entry.name:<40} {shown(result)}")
     finally:
-        for contestant in contestants:
+        for contestant in started:
             contestant.leave()
     return results
+
+
+def shown(result: Measured) -> str:
+    """The numbers of a result on one line; lists are for the machine."""
+    return "  ".join(f"{key} {value:,.4g}" for key, value in result.items() if isinstance(value, int | float))
 
 
 @dataclass(frozen=True)
@@ -101,19 +141,28 @@ class Ratio:
     low: float
     high: float
 
+    @property
+    def values(self) -> tuple[float, float, float]:
+        return self.median, self.low, self.high
+
     def __str__(self) -> str:
         return f"{self.median:.2f} ({self.low:.2f}–{self.high:.2f})"
 
 
-def ratio(ours: Sequence[dict[str, float]], theirs: Sequence[dict[str, float]], key: str) -> Ratio:
+def ratio(ours: Sequence[Measured], theirs: Sequence[Measured], key: str) -> Ratio:
     """How many times as much of `key` we have, round by round."""
     ratios = [mine[key] / other[key] for mine, other in zip(ours, theirs, strict=True)]
+    return interval(ratios)
+
+
+def interval(values: Sequence[float]) -> Ratio:
+    """The median of some values, and where the medians of 95% of their resamplings lie."""
     draw = random.Random(0)
-    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(2000))
-    return Ratio(statistics.median(ratios), medians[49], medians[1949])
+    medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(2000))
+    return Ratio(statistics.median(values), medians[49], medians[1949])
 
 
-def median(results: Sequence[dict[str, float]], key: str) -> float:
+def median(results: Sequence[Measured], key: str) -> float:
     return statistics.median(result[key] for result in results)
 
 

@@ -2,17 +2,19 @@
 
     python -m benchmarks decode [--preset tiny] [--rounds 5]
 
-The model is trained for a few minutes first and kept in `benchmarks/.cache`: outputs then have the lengths of
-real translations, which random weights do not give. Sentences: 1,000 of Multi30k's test set. Each contestant
-translates all of them in a round, by its best settings on two cores, with the beam it is told; a second
-number is the latency of one short sentence, asked alone.
+The model is trained for some hundred updates first and kept in `benchmarks/.cache`: outputs then have the
+lengths of real translations, which random weights do not give. Everyone is asked for the same: the test
+sentences, the beam, at most LONGEST tokens, hypotheses divided by their length, the search over when a beam's
+worth of them has ended, one translation each. Everyone does it by its best settings on this machine. Beside
+the speed stand the latency of one short sentence asked alone, and how many texts are ours, letter by letter.
 """
 
 from __future__ import annotations
 
-import os
 import resource
+import statistics
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,15 +22,16 @@ from typing import Any
 
 import torch
 
-from benchmarks.contest import Entry, contest, median, ratio
+from benchmarks.contest import Entry, Measured, contest, cores, median, ratio
+from benchmarks.corpus import CACHE, find_text
 from glassformer import settings
 from glassformer.bundle import Bundle
 from glassformer.config import Recipe
-from glassformer.text.lines import read_lines
 
-CORPUS = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k"
-CACHE = Path(__file__).parent / ".cache"
-MINUTES = {"tiny": 2.0, "base": 6.0}
+UPDATES = {"tiny": 500, "base": 150}
+"""of training, before anything is timed: counted, not timed, so that a busy machine gives the same model"""
+LONGEST = 64
+"""tokens of an output, its end included"""
 SHORT = "A dog runs through the snow ."
 
 
@@ -39,30 +42,9 @@ def prepare(preset: str) -> Path:
     from glassformer.train.run import train
 
     place = CACHE / f"decode-{preset}"
-    recipe = settings.from_mapping(
-        Recipe,
-        {
-            "model": {"preset": preset, "dropout": 0.0, "attention_dropout": 0.0},
-            "tokenizer": {"size": 10_000},
-            "data": {
-                "source_language": "en",
-                "target_language": "de",
-                "corpora": [{"source": str(CORPUS / "train.en"), "target": str(CORPUS / "train.de")}],
-                "valid": {"source": str(CORPUS / "val.en"), "target": str(CORPUS / "val.de")},
-            },
-            "train": {
-                "batch_tokens": 800,
-                "learning_rate": 0.002 if preset == "tiny" else 0.0005,
-                "warmup": 200,
-                "schedule": "linear",
-                "max_minutes": MINUTES.get(preset, 4.0),
-                "validate_every": 1_000_000,
-            },
-        },
-    )
     if not (place / "model").is_dir():
         keep_memory()
-        train(recipe, place)
+        train(_recipe(preset), place)
     bundle = Bundle.load(place / "model")
     for name, export in (
         ("hf", lambda to: huggingface.export_bundle(bundle, to)),
@@ -74,6 +56,25 @@ def prepare(preset: str) -> Path:
     return place
 
 
+def _recipe(preset: str) -> Recipe:
+    updates = UPDATES.get(preset, 200)
+    training = {
+        "batch_tokens": 800,
+        "learning_rate": 0.002 if preset == "tiny" else 0.0005,
+        "warmup": updates // 4,
+        "schedule": "linear",
+        "max_steps": updates,
+        "validate_every": updates,
+        "validate_bleu": 0,
+        "samples": 0,
+    }
+    model = {"preset": preset, "dropout": 0.0, "attention_dropout": 0.0}
+    data = find_text().as_settings()
+    return settings.from_mapping(
+        Recipe, {"model": model, "tokenizer": {"size": 10_000}, "data": data, "train": training}
+    )
+
+
 @dataclass
 class Decoding:
     """Times one pass over the sentences, and one short sentence many times."""
@@ -81,12 +82,14 @@ class Decoding:
     place: str
     beams: int
     sentences: int = 1000
+    latency_seconds: float = 4.0
 
     def __post_init__(self) -> None:
-        self.texts = list(read_lines(CORPUS / "test_2016_flickr.en"))[: self.sentences]
+        self.texts = find_text().read("test")[0][: self.sentences]
         self.bundle = Bundle.load(Path(self.place) / "model")
         self.open()
         self.translate(self.texts[:64])
+        self.translate([SHORT])
 
     def open(self) -> None:
         raise NotImplementedError
@@ -94,20 +97,26 @@ class Decoding:
     def translate(self, texts: Sequence[str]) -> list[str]:
         raise NotImplementedError
 
-    def run(self, number: int) -> dict[str, float]:
+    def run(self, number: int) -> Measured:
         begin = time.perf_counter()
         said = self.translate(self.texts)
         seconds = time.perf_counter() - begin
         tokens = sum(map(len, self.bundle.tokenizers.target.encode_batch(said)))
-        waits = sorted(_seconds(lambda: self.translate([SHORT])) for _ in range(30))
         return {
             "sentences/s": len(said) / seconds,
             "tokens/s": tokens / seconds,
-            "p50 ms": 1000 * waits[15],
-            "p99 ms": 1000 * waits[-1],
+            "waits": self._waits(),
             "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-            "text": float(hash_of(said)),
+            "texts": [zlib.crc32(text.encode()) for text in said],
         }
+
+    def _waits(self) -> list[float]:
+        """Milliseconds for one short sentence, again and again."""
+        waits: list[float] = []
+        until = time.perf_counter() + self.latency_seconds
+        while len(waits) < 100 and time.perf_counter() < until:
+            waits.append(1000 * _seconds(lambda: self.translate([SHORT])))
+        return waits
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -116,15 +125,8 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def hash_of(texts: Sequence[str]) -> int:
-    """A number that tells whether two contestants said the same."""
-    import zlib
-
-    return zlib.crc32("\n".join(texts).encode())
-
-
 class OurTorch(Decoding):
-    """`Translator` with the torch engine, two workers of one thread."""
+    """`Translator` with the torch engine, a worker of one thread on each core."""
 
     def open(self) -> None:
         from glassformer.train.allocator import keep_memory
@@ -132,14 +134,15 @@ class OurTorch(Decoding):
 
         keep_memory()
         torch.set_num_threads(1)
-        self.translator = Translator(self.bundle, engine="torch", threads=2)
+        self.translator = Translator(self.bundle, engine="torch", threads=cores())
 
     def translate(self, texts: Sequence[str]) -> list[str]:
-        return [found.text for found in self.translator.translate(texts, beams=self.beams, max_length=64)]
+        found = self.translator.translate(texts, beams=self.beams, max_length=LONGEST)
+        return [translation.text for translation in found]
 
 
 class OurDefault(OurTorch):
-    """`Translator` as it comes: engine auto."""
+    """`Translator` as it comes, which is the ctranslate2 engine in float32 where that is installed."""
 
     def open(self) -> None:
         from glassformer.translate import Translator
@@ -147,15 +150,29 @@ class OurDefault(OurTorch):
         self.translator = Translator(self.bundle)
 
 
+class OurInt8(OurTorch):
+    """The same with weights of 8 bits."""
+
+    def open(self) -> None:
+        from glassformer.formats.ctranslate2 import load_engine
+        from glassformer.translate import Translator
+
+        self.translator = Translator(self.bundle, engine="torch")
+        self.translator._engine = load_engine(self.bundle, quantization="int8")
+
+
 class HuggingFace(Decoding):
-    """`generate` in batches of 32, sorted by length, two threads."""
+    """`generate` in batches of 32, sorted by length, on all cores."""
 
     def open(self) -> None:
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-        torch.set_num_threads(2)
+        torch.set_num_threads(cores())
         self.tokenizer: Any = AutoTokenizer.from_pretrained(Path(self.place) / "hf")
         self.model: Any = AutoModelForSeq2SeqLM.from_pretrained(Path(self.place) / "hf").eval()
+        # One limit, counted from the start symbol: with `max_new_tokens` beside a `max_length` of the saved
+        # generation settings, it warns at every call.
+        self.model.generation_config.max_length = LONGEST + 1
 
     def translate(self, texts: Sequence[str]) -> list[str]:
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
@@ -164,9 +181,7 @@ class HuggingFace(Decoding):
             places = order[first : first + 32]
             inputs = self.tokenizer([texts[i] for i in places], return_tensors="pt", padding=True)
             with torch.inference_mode():
-                outputs = self.model.generate(
-                    **inputs, num_beams=self.beams, early_stopping=self.beams > 1, max_new_tokens=64
-                )
+                outputs = self.model.generate(**inputs, num_beams=self.beams, early_stopping=self.beams > 1)
             decoded = self.tokenizer.batch_decode(outputs, skip_special_tokens=True)
             for place, text in zip(places, decoded, strict=True):
                 said[place] = text
@@ -174,62 +189,100 @@ class HuggingFace(Decoding):
 
 
 class Direct(Decoding):
-    """CTranslate2 by hand: two workers of one thread, batches by tokens, sorted by its own code."""
+    """CTranslate2 by hand: a worker of one thread on each core, batches by tokens, sorted by its own code."""
 
     folder = "ct2"
 
     def open(self) -> None:
         import ctranslate2
 
-        path = str(Path(self.place) / self.folder)
-        self.model = ctranslate2.Translator(path, inter_threads=os.cpu_count() or 1, intra_threads=1)
-
-    def translate(self, texts: Sequence[str]) -> list[str]:
         from glassformer.formats.names import token_names
 
         tokenizers = self.bundle.tokenizers
-        names = token_names(tokenizers.source)
-        places = {name: place for place, name in enumerate(token_names(tokenizers.target))}
-        tokens = [[names[i] for i in ids] for ids in tokenizers.source.encode_batch(texts)]
+        self.names = token_names(tokenizers.source)
+        self.places = {name: place for place, name in enumerate(token_names(tokenizers.target))}
+        path = str(Path(self.place) / self.folder)
+        self.model = ctranslate2.Translator(path, inter_threads=cores(), intra_threads=1)
+
+    def translate(self, texts: Sequence[str]) -> list[str]:
+        tokenizers = self.bundle.tokenizers
+        tokens = [[self.names[i] for i in ids] for ids in tokenizers.source.encode_batch(texts)]
         results = self.model.translate_batch(
             tokens, beam_size=self.beams, max_batch_size=1024, batch_type="tokens",
-            min_decoding_length=0, max_input_length=0, max_decoding_length=64,
+            min_decoding_length=0, max_input_length=0, max_decoding_length=LONGEST,
         )  # fmt: skip
-        return tokenizers.target.decode_batch([[places[t] for t in r.hypotheses[0]] for r in results])
+        return tokenizers.target.decode_batch([[self.places[t] for t in r.hypotheses[0]] for r in results])
 
 
 class DirectInt8(Direct):
-    """The same with 8-bit weights."""
+    """The same with weights of 8 bits."""
 
     folder = "ct2-int8"
 
 
-CONTESTANTS: dict[str, tuple[str, dict[str, str]]] = {
-    "glassformer, torch engine": ("OurTorch", {}),
-    "glassformer, default engine": ("OurDefault", {}),
-    "Hugging Face generate": ("HuggingFace", {}),
-    "CTranslate2 directly": ("Direct", {}),
-    "CTranslate2 directly, int8": ("DirectInt8", {}),
+TORCH, HUGGING_FACE, DIRECT = "Glassformer, torch engine", "Hugging Face generate", "CTranslate2 directly"
+CONTESTANTS = {
+    TORCH: "OurTorch",
+    "Glassformer, default engine": "OurDefault",
+    HUGGING_FACE: "HuggingFace",
+    DIRECT: "Direct",
+    "Glassformer, default engine, int8": "OurInt8",
+    "CTranslate2 directly, int8": "DirectInt8",
 }
 
 
 def run(preset: str = "tiny", beams: int = 4, rounds: int = 5, sentences: int = 1000) -> dict[str, Any]:
     arguments = {"place": str(prepare(preset)), "beams": beams, "sentences": sentences}
-    entries = [
-        Entry(name, f"benchmarks.decode:{kind}", arguments, environment)
-        for name, (kind, environment) in CONTESTANTS.items()
-    ]
-    results = contest(entries, rounds, print)
-    ours = results["glassformer, torch engine"]
-    keys = ("sentences/s", "tokens/s", "p50 ms", "p99 ms", "peak MB")
-    rows = [
-        {
-            "contestant": name,
-            **{key: median(measured, key) for key in keys},
-            "against Hugging Face": str(ratio(measured, results["Hugging Face generate"], "sentences/s")),
-            "against CTranslate2": str(ratio(measured, results["CTranslate2 directly"], "sentences/s")),
-            "same text as ours": measured[0]["text"] == ours[0]["text"],
-        }
+    entries = [Entry(name, f"benchmarks.decode:{kind}", arguments) for name, kind in CONTESTANTS.items()]
+    results = contest(entries, rounds)
+    against = [name for name in (HUGGING_FACE, DIRECT, "CTranslate2 directly, int8") if name in results]
+    ratios = {
+        name: {other: list(ratio(measured, results[other], "sentences/s").values) for other in against}
         for name, measured in results.items()
-    ]
-    return {"preset": preset, "beams": beams, "rounds": rounds, "rows": rows, "all": results}
+    }
+    return {
+        "preset": preset,
+        "corpus": find_text().name,
+        "beams": beams,
+        "sentences": len(results[TORCH][0]["texts"]),
+        "rounds": rounds,
+        "rows": [row(name, measured, results) for name, measured in results.items()],
+        "ratios": ratios,
+        "all": {name: [without_lists(one) for one in measured] for name, measured in results.items()},
+    }
+
+
+def row(name: str, measured: Sequence[Measured], results: dict[str, list[Measured]]) -> dict[str, Any]:
+    waits = [wait for one in measured for wait in one["waits"]]
+    # int8 is compared with int8, float32 with float32.
+    direct = f"{DIRECT}, int8" if name.endswith("int8") else DIRECT
+    found: dict[str, Any] = {"contestant": name}
+    found |= {key: median(measured, key) for key in ("sentences/s", "tokens/s")}
+    for head, other in (("× Hugging Face", HUGGING_FACE), ("× CTranslate2", direct)):
+        found[head] = str(ratio(measured, results[other], "sentences/s")) if other in results else "–"
+    return found | {
+        "p50 ms": percentile(waits, 0.5),
+        "p99 ms": percentile(waits, 0.99),
+        "peak MB": median(measured, "peak MB"),
+        "texts as ours": f"{same_share(measured[0]['texts'], results[TORCH][0]['texts']):.1%}",
+    }
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that so large a share of all values does not exceed.
+
+    >>> percentile([3.0, 1.0, 2.0, 4.0], 0.5), percentile([3.0, 1.0, 2.0, 4.0], 0.99)
+    (2.0, 4.0)
+    """
+    ranked = sorted(values)
+    return ranked[max(0, -int(-share * len(ranked) // 1) - 1)]
+
+
+def same_share(ones: Sequence[int], others: Sequence[int]) -> float:
+    """How many of two lists are the same, place by place."""
+    return statistics.fmean(one == other for one, other in zip(ones, others, strict=True))
+
+
+def without_lists(measured: Measured) -> Measured:
+    """What goes into the file: single waits and hashes would be most of it."""
+    return {key: value for key, value in measured.items() if not isinstance(value, list)}

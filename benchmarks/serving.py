@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.__main__ import table
+from benchmarks.report import table
 
 TEXTS = [
     *("Hello.", "How are you today?", "I would like a cup of tea.", "Where is the nearest station?"),
