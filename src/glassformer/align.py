@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from glassformer.errors import RequestError
+
 Span = tuple[int, int]
 """first character and the one after the last"""
 
@@ -108,6 +110,8 @@ def spans_of_ids(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> 
 def cross_attention(attention: Mapping[str, Sequence[Tensor]]) -> Tensor:
     """weights_LBTS from what a recorder heard during one `model.decode`: the mean over each layer's heads."""
     layers = sorted((int(place.split(".")[1]), place) for place in attention if place.endswith(".cross"))
+    if not layers:
+        raise RequestError("this model has no attention over the source, so there is nothing to align by")
     return torch.stack([attention[place][0].mean(1) for _, place in layers])
 
 

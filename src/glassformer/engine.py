@@ -10,9 +10,9 @@ from torch import Tensor
 
 from glassformer.align import aligning, cross_attention
 from glassformer.model.record import record, watching
+from glassformer.model.seq2seq import Seq2Seq
 from glassformer.model.silence import silenced
 from glassformer.model.state import Memory
-from glassformer.model.transformer import Transformer
 from glassformer.search.beam import BeamSearch, beam
 from glassformer.search.greedy import greedy
 from glassformer.search.sample import sample
@@ -60,7 +60,7 @@ class TorchEngine:
     name = "torch"
 
     def __init__(
-        self, model: Transformer, *, workers: int = 1, batch_sentences: int = 64, batch_tokens: int = 4096
+        self, model: Seq2Seq, *, workers: int = 1, batch_sentences: int = 64, batch_tokens: int = 4096
     ) -> None:
         self.model, self.workers = model, Workers(workers)
         self.batch_sentences, self.batch_tokens = batch_sentences, batch_tokens

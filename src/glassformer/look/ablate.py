@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from glassformer.errors import RequestError
 from glassformer.evaluate import Score, corpus_bleu
-from glassformer.look.run import all_heads, check_heads
+from glassformer.look.run import all_heads, check_heads, transformer_of
 from glassformer.model.silence import Head, silence
 from glassformer.translate import Options, Translator
 
@@ -36,7 +36,7 @@ def ablate(
 ) -> Ablation:
     """Translate `pairs` (source, reference) with and without `heads`, and compare."""
     heads = tuple(heads)
-    check_heads(translator.bundle.model, heads)
+    check_heads(transformer_of(translator), heads)
     translate, bleu = _tools(translator, pairs, options)
     before, after = translate(()), translate(heads)
     return Ablation(heads, bleu(before), bleu(after), before, after)
@@ -51,7 +51,7 @@ def ablate_each(
     """BLEU with all heads and without each single one, under `place:head`, for a page."""
     translate, bleu = _tools(translator, pairs, options)
     without = {}
-    for place, head in all_heads(translator.bundle.model):
+    for place, head in all_heads(transformer_of(translator)):
         without[f"{place}:{head}"] = bleu(translate([(place, head)])).value
         if progress is not None:
             progress(1)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from glassformer.errors import RequestError
 from glassformer.look.page import texts
-from glassformer.look.run import Run, search
+from glassformer.look.run import Run, search, transformer_of
 from glassformer.look.walk import Stage, walk
 from glassformer.translate import Translator
 
@@ -137,5 +137,5 @@ def explain(translator: Translator, text: str, *, step: int = 1, beams: int | No
         tokenizers.target.pieces(run.said),
         tokenizers.target.decode(run.best.tokens),
         step,
-        walk(translator.bundle.model, source, [vocabulary.start, *run.said[:-1]]),
+        walk(transformer_of(translator), source, [vocabulary.start, *run.said[:-1]]),
     )

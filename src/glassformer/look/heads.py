@@ -20,6 +20,7 @@ from torch import Tensor
 
 from glassformer.errors import RequestError
 from glassformer.look.patterns import Marks, Profile, profiles, tally
+from glassformer.look.run import transformer_of
 from glassformer.model.record import record
 from glassformer.translate import Translator
 
@@ -151,7 +152,7 @@ def encode_pairs(
 
 def watch_pairs(translator: Translator, ids: Sequence[tuple[Ids, Ids]]) -> Iterator[Seen]:
     """Read each pair with the model, its target as given, and hand over what every head looked at."""
-    model = translator.bundle.model
+    model = transformer_of(translator)
     vocabulary, device = model.vocabulary, model.output_weight.device
     for first in range(0, len(ids), ROWS):
         batch = ids[first : first + ROWS]

@@ -51,12 +51,12 @@ def search(
     prefix: str | Sequence[int],
     heads_off: frozenset[Head],
 ) -> Run:
-    bundle = translator.bundle
+    bundle, model = translator.bundle, transformer_of(translator)
     most = min(MOST_TOKENS, bundle.model.max_length - 1)
     source_text, source = _one_sentence(translator, text, most)
     forced = bundle.tokenizers.target.encode(prefix) if isinstance(prefix, str) else [int(i) for i in prefix]
     options = _options(translator, beams, len(source), len(forced))
-    check_heads(bundle.model, heads_off)
+    check_heads(model, heads_off)
     pad = bundle.model.vocabulary.target_pad
     wrong = [i for i in forced if not 0 <= i < bundle.model.vocabulary.target_size or i == pad]
     if wrong:
@@ -95,6 +95,18 @@ def _options(translator: Translator, beams: int | None, source: int, forced: int
         return settings.from_mapping(SearchOptions, {**settings.to_mapping(search), **asked})
     except ConfigError as error:
         raise RequestError(str(error)) from None
+
+
+def transformer_of(translator: Translator) -> Transformer:
+    """The model, if it is one that this room knows its way through."""
+    model = translator.bundle.model
+    if not isinstance(model, Transformer):
+        kind = translator.bundle.config.model.architecture
+        raise RequestError(
+            f"this model is {kind}: it has no layers of heads to look at, which only a Transformer has; "
+            "`glass translate --align` shows what a recurrent model with attention looked at"
+        )
+    return model
 
 
 def check_heads(model: Transformer, heads_off: Iterable[Head]) -> None:

@@ -22,7 +22,7 @@ from glassformer.bundle import RESULT
 from glassformer.config import ModelConfig
 from glassformer.look.pack import pack
 from glassformer.look.patterns import Marks, profiles, tally
-from glassformer.look.run import Run, outcome, scores, search
+from glassformer.look.run import Run, outcome, scores, search, transformer_of
 from glassformer.look.walk import walk
 from glassformer.look.what_if import ablated, continued
 from glassformer.model.build import count_parameters
@@ -57,7 +57,7 @@ def trace(
     A `reference` translation, if there is one, is what the BLEU of these is measured against.
     """
     run = search(translator, text, beams, prefix, frozenset((place, int(head)) for place, head in heads_off))
-    model, vocabulary = translator.bundle.model, translator.bundle.model.vocabulary
+    model, vocabulary = transformer_of(translator), translator.bundle.model.vocabulary
     target_in = [vocabulary.start, *run.said[:-1]]
     with silence(run.variant.heads_off), torch.inference_mode(), record() as recorder:
         device = model.output_weight.device
@@ -205,7 +205,7 @@ def _residual(recorder: Recorder) -> list[dict[str, Any]]:
 
 def _opinions(translator: Translator, recorder: Recorder, said: Sequence[int]) -> list[dict[str, Any]]:
     """What each layer of the decoder would say if it were the last: the logit lens."""
-    model, pieces = translator.bundle.model, translator.bundle.tokenizers.target.pieces
+    model, pieces = transformer_of(translator), translator.bundle.tokenizers.target.pieces
     chosen_T1 = torch.tensor(said, device=model.output_weight.device)[:, None]
     found = []
     for place, calls in recorder.residual.items():

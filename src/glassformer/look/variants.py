@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glassformer.model.seq2seq import Seq2Seq
 from glassformer.model.silence import Head, silence_each
 from glassformer.model.state import DecoderState
-from glassformer.model.transformer import Transformer
 from glassformer.search.beam import Watch, beam
 from glassformer.search.scoring import Hypothesis, SearchOptions
 
@@ -48,7 +48,7 @@ class _Rows:
 
 
 def search_variants(
-    model: Transformer,
+    model: Seq2Seq,
     source: Sequence[int],
     variants: Sequence[Variant],
     options: SearchOptions,
@@ -67,7 +67,7 @@ def search_variants(
 
 
 def _search(
-    model: Transformer,
+    model: Seq2Seq,
     source: Sequence[int],
     variants: Sequence[Variant],
     options: SearchOptions,

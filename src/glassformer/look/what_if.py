@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from glassformer.evaluate import corpus_bleu
-from glassformer.look.run import Run, all_heads, outcome
+from glassformer.look.run import Run, all_heads, outcome, transformer_of
 from glassformer.look.variants import Variant, search_variants, single
 
 Candidates = Sequence[Sequence[dict[str, Any]]]
@@ -40,7 +40,7 @@ def ablated(run: Run, reference: str) -> dict[str, dict[str, Any]]:
     much changed.
     """
     bundle = run.translator.bundle
-    heads = [head for head in all_heads(bundle.model) if head not in run.variant.heads_off]
+    heads = [head for head in all_heads(transformer_of(run.translator)) if head not in run.variant.heads_off]
     variants = [Variant(run.variant.prefix, run.variant.heads_off | {head}) for head in heads]
     found = search_variants(bundle.model, run.source, variants, single(run.options))
     whole = bundle.tokenizers.target.decode(run.best.tokens)

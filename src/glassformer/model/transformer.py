@@ -6,16 +6,20 @@ decoding the same happens one token at a time: `start` once a batch, then `step`
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.config import VocabularyConfig
 from glassformer.model.layers import Embedding, Output
+from glassformer.model.seq2seq import Seq2Seq
 from glassformer.model.stacks import Decoder, Encoder
 from glassformer.model.state import DecoderState, Memory, may_attend_lengths
 
 
-class Transformer(nn.Module):
+class Transformer(Seq2Seq):
     """Encoder and decoder with their embeddings (figure 1 of the paper). Made by `build_model`."""
+
+    encoder: Encoder
+    decoder: Decoder
 
     def __init__(
         self,
@@ -58,12 +62,3 @@ class Transformer(nn.Module):
         x_BND = self.target_embedding(last_BN, range(state.position, state.position + 1))
         logits_BNV = self.output(self.decoder.step(x_BND, state))
         return logits_BNV.log_softmax(-1), state
-
-    @property
-    def output_weight(self) -> nn.Parameter:
-        """The last linear map's weight_VD, for a loss that makes logits piece by piece."""
-        return self.output.weight_VD
-
-    @property
-    def output_bias(self) -> nn.Parameter | None:
-        return self.output.bias_V
