@@ -16,10 +16,10 @@ PACKAGE = ROOT / "src" / "glassformer"
 ORDER = """
     __init__ errors config extend settings
     text/__init__ text/lines text/hashes text/sentences text/token text/merges text/pieces text/entries
-    text/mapped text/tokenizer text/pairs text/dates text/packages text/sources text/corpus
+    text/mapped text/tokenizer text/words text/pairs text/dates text/packages text/sources text/corpus
     data/__init__ data/batch data/store
     model/__init__ model/record model/silence model/state model/parts model/positions model/scores
-    model/attention model/layers model/stacks model/seq2seq model/transformer model/recurrent model/vectors
+    model/attention model/layers model/stacks model/families model/seq2seq model/transformer model/recurrent model/vectors
     model/build
     compat/masks compat/checks compat/attention compat/transformer compat/__init__
     align
@@ -28,10 +28,10 @@ ORDER = """
     formats/__init__ formats/proof formats/names formats/huggingface_files formats/huggingface_weights
     formats/huggingface_reading formats/ctranslate2_weights formats/ctranslate2 formats/huggingface
     formats/argos
-    translation translate metrics evaluate
-    train/__init__ train/loss train/objective train/optim train/feed train/distributed train/checkpoint
-    train/report train/validate train/interrupt train/allocator train/loop train/defaults train/changes
-    train/prepare train/probe train/card train/curves train/run
+    translation translate metrics evaluate generate label
+    train/__init__ train/loss train/objective train/optim train/feed train/family_feed train/distributed train/checkpoint
+    train/report train/validate train/family_validate train/interrupt train/allocator train/loop train/defaults train/changes
+    train/family_prepare train/prepare train/probe train/card train/curves train/run
     look/__init__ look/pack look/tree look/patterns look/variants look/run look/walk look/what_if
     look/trace look/page look/explain look/show look/heads look/ablate look/drawing
     look/six_words look/basics look/lessons look/plots
@@ -42,8 +42,8 @@ ORDER = """
     check/attention check/evaluation check/heads check/losses check/mask_functions check/masking
     check/layers check/models check/positions check/subjects check/adapters check/adapt check/transformer
     check/core check/runner
-    cli/__init__ cli/app cli/check cli/config cli/data cli/demo cli/evaluate cli/explain cli/export
-    cli/heads cli/import_ cli/look cli/plot cli/serve cli/train cli/translate
+    cli/__init__ cli/app cli/check cli/classify cli/config cli/data cli/demo cli/evaluate cli/explain cli/export
+    cli/generate cli/heads cli/import_ cli/look cli/plot cli/serve cli/tag cli/train cli/translate
     __main__
 """.split()  # noqa: SIM905 - a list of quoted names would be three times as long
 

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Generic
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +23,9 @@ from torch import Tensor, nn
 from glassformer import settings
 from glassformer.config import BundleConfig, VocabularyConfig
 from glassformer.errors import BundleError
-from glassformer.model.build import build_model
-from glassformer.model.transformer import Transformer
+from glassformer.model.build import build_model, build_reader
+from glassformer.model.families import FAMILY, Reader
+from glassformer.model.seq2seq import Seq2Seq
 from glassformer.text.tokenizer import TokenizerPair
 from glassformer.weights import (
     atomic_directory,
@@ -33,20 +36,51 @@ from glassformer.weights import (
     write_safetensors,
 )
 
-__all__ = ["Bundle", "find", "load_weights", "read_safetensors", "shipped", "weights_of", "write_safetensors"]
+__all__ = [
+    "Bundle",
+    "find",
+    "load_reader",
+    "load_weights",
+    "read_safetensors",
+    "shipped",
+    "weights_of",
+    "write_safetensors",
+]
 
 CONFIG, WEIGHTS, CARD = "config.toml", "model.safetensors", "README.md"
 RESULT = "model"
 """where a training run puts its bundle, inside its own directory"""
 
+COMMANDS = {
+    "language_model": ("continues texts", "glass generate"),
+    "masked_language_model": ("guesses hidden words", "glass train with train.start_from"),
+    "classify": ("gives texts a label", "glass classify"),
+    "tag": ("gives words a label", "glass tag"),
+    "image": ("gives images a label", "glass classify"),
+    "translate": ("translates", "glass translate"),
+}
+"""what a model of each task does, and what to use it with"""
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Model = TypeVar("Model", bound=nn.Module, default=Seq2Seq)
+else:
+    from typing import TypeVar
+
+    Model = TypeVar("Model")
+
 
 @dataclass
-class Bundle:
-    """A model with what it needs to be used: `Bundle.load("my-model")`, `bundle.save("copy")`."""
+class Bundle(Generic[Model]):
+    """A model with what it needs to be used: `Bundle.load("my-model")`, `bundle.save("copy")`.
+
+    `Bundle` alone is one that translates; `load_reader` loads the rest of the family, `Bundle[Reader]`.
+    """
 
     config: BundleConfig
     tokenizers: TokenizerPair
-    model: Transformer
+    model: Model
     card: str = ""
     path: Path | None = None
 
@@ -55,18 +89,12 @@ class Bundle:
         cls, path: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
     ) -> Bundle:
         """Read and check a bundle; weights become `dtype` (or float32), whatever they are stored in."""
-        path = find(path)
-        config = settings.read(BundleConfig, path / CONFIG)
-        tokenizers = TokenizerPair.load(path)
-        _check_vocabulary(path, config.vocabulary, tokenizers)
-        _check_size(path, config)
+        path, config, tokenizers = _read(path, ("translate",))
         # The initial weights are thrown away: leave the caller's random numbers alone.
         with torch.random.fork_rng(devices=[]):
             model = build_model(config.model, config.vocabulary)
-        load_weights(model, path / WEIGHTS, config.vocabulary)
-        model.to(device=device, dtype=dtype or torch.float32).eval()
-        card = path / CARD
-        return cls(config, tokenizers, model, card.read_text("utf-8") if card.is_file() else "", path)
+        _fill(model, path, config, device, dtype)
+        return Bundle(config, tokenizers, model, _card(path), path)
 
     def save(self, path: str | Path, dtype: torch.dtype | None = None) -> Path:
         """Write the bundle under `path`, all of it or nothing; `dtype=torch.float16` halves the file."""
@@ -87,6 +115,50 @@ class Bundle:
         if dtype is not None:
             weights = {name: w.to(dtype) if w.is_floating_point() else w for name, w in weights.items()}
         write_safetensors(directory / WEIGHTS, weights)
+
+
+def load_reader(
+    path: str | Path,
+    tasks: Collection[str] = tuple(FAMILY),
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype | None = None,
+) -> Bundle[Reader]:
+    """`Bundle.load` for the rest of the family; a bundle of another task than these is refused."""
+    path, config, tokenizers = _read(path, tasks)
+    with torch.random.fork_rng(devices=[]):
+        model = build_reader(config.task, config.model, config.vocabulary)
+    _fill(model, path, config, device, dtype)
+    return Bundle(config, tokenizers, model, _card(path), path)
+
+
+def task_of(path_or_name: str | Path) -> str:
+    """What the model of a bundle does."""
+    return settings.read(BundleConfig, find(path_or_name) / CONFIG).task
+
+
+def _read(path: str | Path, tasks: Collection[str]) -> tuple[Path, BundleConfig, TokenizerPair]:
+    """All of a bundle but its weights, checked."""
+    path = find(path)
+    config = settings.read(BundleConfig, path / CONFIG)
+    if config.task not in tasks:
+        does, command = COMMANDS[config.task]
+        wanted = " or ".join(COMMANDS[task][0] for task in tasks)
+        raise BundleError(f"{path} {does}; here a model is needed that {wanted}. Use this one with {command}")
+    tokenizers = TokenizerPair.load(path)
+    _check_vocabulary(path, config.vocabulary, tokenizers)
+    _check_size(path, config)
+    return path, config, tokenizers
+
+
+def _fill(
+    model: nn.Module, path: Path, config: BundleConfig, device: str | torch.device, dtype: torch.dtype | None
+) -> None:
+    load_weights(model, path / WEIGHTS, config.vocabulary)
+    model.to(device=device, dtype=dtype or torch.float32).eval()
+
+
+def _card(path: Path) -> str:
+    return (path / CARD).read_text("utf-8") if (path / CARD).is_file() else ""
 
 
 def shipped() -> dict[str, Path]:
@@ -170,8 +242,10 @@ def _check_size(path: Path, config: BundleConfig) -> None:
     """Find out a configuration that asks for the moon before its model claims the memory."""
     model, vocabulary = config.model, config.vocabulary
     attention = model.heads * (model.head_width or model.width // model.heads)
-    layers = model.encoder_layers + model.decoder_layers
-    least = model.width * (layers * (2 * model.feed_forward + attention) + vocabulary.target_size)
+    layers = model.encoder_layers * (config.task != "language_model")
+    layers += model.decoder_layers * (config.task in ("translate", "language_model"))
+    layer = 2 * model.feed_forward + attention if model.architecture == "transformer" else 4 * model.width
+    least = model.width * (layers * layer + vocabulary.target_size)
     stored = sum(math.prod(entry.shape) for entry in read_header(path / WEIGHTS).entries.values())
     if least > 2 * stored + 10**7:  # anything smaller can be built, and then every wrong weight is named
         raise BundleError(

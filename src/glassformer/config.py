@@ -10,7 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-TokenizerKind = Literal["bpe", "unigram", "characters", "symbols"]
+TokenizerKind = Literal["bpe", "unigram", "characters", "symbols", "labels"]
+Task = Literal["translate", "language_model", "masked_language_model", "classify", "tag", "image"]
+ONE_SIDED = ("language_model", "masked_language_model")
+"""tasks that read plain text; of text pairs they read the source"""
+LABELLED = ("classify", "tag", "image")
+"""tasks whose targets are labels"""
 
 
 @dataclass(frozen=True)
@@ -63,10 +68,24 @@ class ModelConfig:
     """inside the feed-forward layers (the paper has none)"""
     max_length: int = 1024
     """the longest sentence the model is asked to take, in tokens; learned positions end there"""
+    patch: int = 2
+    """side of the squares, in pixels, that an image is cut into (task image)"""
+    architecture: Literal["transformer", "recurrent"] = "transformer"
+    """recurrent: LSTMs, as before 2017; heads, feed-forward, norms and positions mean nothing to them"""
+    recurrent_attention: Literal["none", "dot", "additive", "bilinear"] = "dot"
+    """how a recurrent decoder looks at the source; none: one vector for the whole sentence is all it gets"""
 
     def problems(self) -> list[str]:
         found = []
-        for key in ("encoder_layers", "decoder_layers", "width", "feed_forward", "heads", "max_length"):
+        for key in (
+            "encoder_layers",
+            "decoder_layers",
+            "width",
+            "feed_forward",
+            "heads",
+            "max_length",
+            "patch",
+        ):
             if getattr(self, key) < 1:
                 found.append(f"{key} = {getattr(self, key)} must be at least 1")
         for key in ("key_value_heads", "head_width", "value_width"):
@@ -79,7 +98,11 @@ class ModelConfig:
 
     def _senseless(self) -> list[str]:
         """Combinations whose parts contradict each other; every single value is fine by itself."""
-        found = []
+        found: list[str] = []
+        if self.architecture == "recurrent":
+            if self.width % 2:
+                found.append(f"width ({self.width}) must be even: half of it reads forwards, half backwards")
+            return found
         if not self.head_width and self.width % self.heads:
             divisors = [h for h in range(1, self.width + 1) if self.width % h == 0]
             nearest = min(divisors, key=lambda h: abs(h - self.heads))
@@ -173,10 +196,10 @@ class TokenizerConfig:
     """How text becomes tokens."""
 
     kind: TokenizerKind = "bpe"
-    """SentencePiece bpe or unigram; characters; symbols: whatever white space separates (phones)"""
-    source_kind: Literal["same", "bpe", "unigram", "characters", "symbols"] = "same"
+    """SentencePiece bpe or unigram; characters; symbols, which white space separates; labels, whole lines"""
+    source_kind: Literal["same", "bpe", "unigram", "characters", "symbols", "labels"] = "same"
     """another kind for the source side"""
-    target_kind: Literal["same", "bpe", "unigram", "characters", "symbols"] = "same"
+    target_kind: Literal["same", "bpe", "unigram", "characters", "symbols", "labels"] = "same"
     """another kind for the target side"""
     joint: bool = True
     """one vocabulary for both sides"""
@@ -207,7 +230,7 @@ class TokenizerConfig:
 
 @dataclass(frozen=True)
 class CorpusConfig:
-    """Where text pairs come from: two plain files, or one file of pairs, or a named corpus."""
+    """Where text comes from: two plain files, one file of pairs, one of plain text, or a named corpus."""
 
     source: str = ""
     """file of source lines (plain, or .gz)"""
@@ -215,6 +238,8 @@ class CorpusConfig:
     """file of target lines, as many"""
     pairs: str = ""
     """one .tsv or .jsonl file (or .gz of it) that holds both sides"""
+    text: str = ""
+    """one file of plain text, for language models"""
     name: str = ""
     """a named corpus instead of files: see `glass data list`"""
     source_field: str = "0"
@@ -226,9 +251,11 @@ class CorpusConfig:
 
     def problems(self) -> list[str]:
         found = []
-        given = [key for key in ("source", "pairs", "name") if getattr(self, key)]
+        given = [key for key in ("source", "pairs", "text", "name") if getattr(self, key)]
         if len(given) > 1:
-            found.append(f"{' and '.join(given)} exclude each other: two files, or one of pairs, or a name")
+            found.append(
+                f"{' and '.join(given)} exclude each other: two files, or one of pairs or text, or a name"
+            )
         if bool(self.source) != bool(self.target):
             found.append("source and target belong together: one of the two files is missing")
         if self.weight <= 0:
@@ -237,7 +264,7 @@ class CorpusConfig:
 
     @property
     def given(self) -> bool:
-        return bool(self.source or self.pairs or self.name)
+        return bool(self.source or self.pairs or self.text or self.name)
 
 
 @dataclass(frozen=True)
@@ -267,7 +294,7 @@ class DataConfig:
     max_ratio: float = 9.0
     """leave out pairs with one side this many times longer, in characters (short ones not); 0 keeps all"""
     max_tokens: int = 256
-    """leave out pairs with more tokens on a side; 0 keeps all"""
+    """leave out pairs with more tokens on a side; 0 keeps all. A language model reads blocks of so many"""
     truncate: bool = False
     """cut long sides at max_tokens instead of leaving the pair out"""
 
@@ -317,6 +344,8 @@ class TrainConfig:
     """longest gradient allowed; 0 lets all through"""
     label_smoothing: float = 0.1
     """share of the target spread over the vocabulary (section 5.4 of the paper)"""
+    masked: float = 0.15
+    """share of the tokens that a masked language model has to guess"""
     bpe_dropout: float = 0.0
     """chance that a merge is skipped when training text is tokenised"""
     r_drop: float = 0.0
@@ -343,7 +372,7 @@ class TrainConfig:
     """average the last checkpoints, not the best ones"""
     patience: int = 0
     """validations without improvement before training stops; 0 never stops"""
-    stop_on: Literal["loss", "bleu"] = "loss"
+    stop_on: Literal["loss", "bleu", "accuracy"] = "loss"
     """what counts as improvement, and as best"""
     start_from: str = ""
     """a bundle to fine-tune"""
@@ -386,6 +415,8 @@ class TrainConfig:
         for key in ("label_smoothing", "bpe_dropout", "beta1", "beta2", "final_rate"):
             if not 0 <= getattr(self, key) < 1:
                 found.append(f"{key} = {getattr(self, key)} must be from 0 up to, not including, 1")
+        if not 0 < self.masked < 1:
+            found.append(f"masked = {self.masked} must be above 0 and below 1")
         if self.learning_rate <= 0:
             found.append(f"learning_rate = {self.learning_rate} must be above 0")
         if self.schedule in ("cosine", "linear") and not (
@@ -434,6 +465,8 @@ class SearchConfig:
 class Recipe:
     """All that makes a training run: the file that `glass train recipe.toml` reads."""
 
+    task: Task = "translate"
+    """what is learnt: text to text; the next token; hidden tokens; a label for a text, a word, an image"""
     model: ModelConfig = field(default_factory=ModelConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     data: DataConfig = field(default_factory=DataConfig)
@@ -441,7 +474,25 @@ class Recipe:
     search: SearchConfig = field(default_factory=SearchConfig)
 
     def problems(self) -> list[str]:
-        return []
+        """Settings that contradict the task; every section is fine by itself."""
+        found = []
+        if self.train.stop_on == "accuracy" and self.task not in LABELLED:
+            found.append(f"train.stop_on = 'accuracy' needs labels: task = {' | '.join(LABELLED)}")
+        if self.task == "translate":
+            return found
+        if self.model.architecture == "recurrent":
+            found.append(f"model.architecture = 'recurrent' translates; it can't do task = '{self.task}'")
+        if self.train.stop_on == "bleu":
+            found.append(f"train.stop_on = 'bleu' is for translation, not for task = '{self.task}'")
+        for key in ("bpe_dropout", "r_drop"):
+            if getattr(self.train, key):
+                found.append(f"train.{key} works for task = 'translate' only")
+        if self.task == "language_model":
+            if any(corpus.weight != 1 for corpus in self.data.corpora):
+                found.append("data.corpora: weight has no meaning for a language model's running text")
+            if not self.data.max_tokens:
+                found.append("data.max_tokens = 0: a language model needs the length of its blocks there")
+        return found
 
 
 @dataclass(frozen=True)
@@ -450,6 +501,8 @@ class BundleConfig:
 
     format: int = 1
     """version of the bundle's layout"""
+    task: Task = "translate"
+    """what the model does"""
     source_language: str = ""
     """language code of what goes in"""
     target_language: str = ""

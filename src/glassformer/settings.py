@@ -225,6 +225,8 @@ def _elsewhere(key: str, cls: type, prefix: str) -> str:
         return ""
     for section in dataclasses.fields(root):
         inner = get_type_hints(root)[section.name]
-        if inner is not cls and key in [item.name for item in dataclasses.fields(inner)]:
+        if not dataclasses.is_dataclass(inner) or inner is cls:
+            continue
+        if key in [item.name for item in dataclasses.fields(inner)]:
             return f"; it belongs to [{section.name}]: {section.name}.{key}"
     return ""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class What:
     """The files, or the model."""
 
-    reference: Annotated[list[Path], SEVERAL]
+    reference: Annotated[list[Path], SEVERAL] = field(default_factory=list)
     """what counts as right, a sentence a line; give several files, and any of their lines may match"""
     hypotheses: Path | None = None
     """translations to score"""
@@ -33,6 +33,12 @@ class What:
     """a bundle that translates --source first"""
     source: Path | None = None
     """what the model translates"""
+    text: Path | None = None
+    """plain text whose perplexity a language model is asked for"""
+    pairs: Path | None = None
+    """a .tsv of texts and labels that a classifier or tagger is measured by"""
+    context: int = 256
+    """tokens that a language model reads at once; every token sees at least half as many before it"""
     beams: int | None = None
     """beam size of the model's search"""
     length_penalty: float | None = None
@@ -69,8 +75,16 @@ class How:
     """print JSON for scripts"""
 
 
-def evaluate(what: What, how: How = How()) -> None:  # noqa: B008 - frozen
-    """Score --hypotheses, or what --model makes of --source, against --reference."""
+def evaluate(what: What = What(), how: How = How()) -> None:  # noqa: B008 - frozen
+    """Score --hypotheses, or what --model makes of --source, against --reference.
+
+    A language model's perplexity of --text; the accuracy of labels on --pairs.
+    """
+    if what.text is not None or what.pairs is not None:
+        _family(what)
+        return
+    if not what.reference:
+        raise RequestError("give --reference FILE; or --text or --pairs for models that do not translate")
     from glassformer import evaluate as scoring
     from glassformer.text.lines import read_lines, write_lines
 
@@ -100,6 +114,25 @@ def evaluate(what: What, how: How = How()) -> None:  # noqa: B008 - frozen
     if how.sentences is not None:
         report.save(how.sentences)
     _show(report, how.json)
+
+
+def _family(what: What) -> None:
+    """Perplexity for language models, accuracy for labels."""
+    from glassformer.bundle import load_reader
+    from glassformer.config import CorpusConfig
+    from glassformer.label import Labeller, accuracy
+    from glassformer.text.lines import read_lines
+    from glassformer.text.pairs import read_pairs
+    from glassformer.train.family_validate import perplexity
+
+    if not what.model:
+        raise RequestError("say whose perplexity or accuracy it should be: --model DIR")
+    if what.text is not None:
+        bundle = load_reader(what.model, ("language_model",))
+        print(perplexity(bundle, read_lines(what.text, what.errors), what.context).text())
+    if what.pairs is not None:
+        pairs = list(read_pairs(CorpusConfig(pairs=str(what.pairs)), what.errors))
+        print(accuracy(Labeller.load(what.model), [pair for pair in pairs if pair[0]]).text())
 
 
 def _translate(what: What, expected: int) -> tuple[list[str], str, str]:

@@ -1,4 +1,4 @@
-"""`glass train`: text pairs in, a model out."""
+"""`glass train`: text in, a model out."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from glassformer.config import CorpusConfig, Task
 from glassformer.errors import ConfigError, RequestError, TrainingError
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ def train(
     source: Path | None = None,
     target: Path | None = None,
     pairs: Path | None = None,
+    text: Path | None = None,
+    task: Task | None = None,
     resume: Flag = False,
     allow_changes: Flag = False,
     fresh: Flag = False,
@@ -37,7 +40,7 @@ def train(
     seeds: int = 1,
     processes: int = 1,
 ) -> None:
-    """Train a model on text pairs; the same command again goes on where it was stopped.
+    """Train a model on text; the same command again goes on where it was stopped.
 
     Parameters
     ----------
@@ -53,6 +56,10 @@ def train(
         file of target lines, as many
     pairs
         one .tsv or .jsonl file that holds both sides, instead
+    text
+        a file of plain text, for a language model
+    task
+        what to learn, if it is not translation and no recipe says it
     resume
         insist that there is a run to go on with
     allow_changes
@@ -76,7 +83,9 @@ def train(
         raise RequestError("--resume and --fresh exclude each other")
     if resume and to is not None and not _begun(to, seeds):
         raise TrainingError(f"{to} holds no checkpoint to resume from")
-    settings_ = _recipe(recipe, overrides, source, target, pairs)
+    files = [str(file or "") for file in (source, target, pairs, text)]
+    given = CorpusConfig(source=files[0], target=files[1], pairs=files[2], text=files[3])
+    settings_ = _recipe(recipe, overrides, given, task or ("language_model" if text else None))
 
     from glassformer.train.allocator import keep_memory
     from glassformer.train.distributed import processes as join
@@ -90,21 +99,14 @@ def train(
         _train(settings_, to, together, seeds, allow_changes=allow_changes, fresh=fresh)
 
 
-def _recipe(
-    recipe: Path | None,
-    overrides: Sequence[str],
-    source: Path | None,
-    target: Path | None,
-    pairs: Path | None,
-) -> Recipe:
+def _recipe(recipe: Path | None, overrides: Sequence[str], given: CorpusConfig, task: Task | None) -> Recipe:
     """All settings: from the file, or chosen by the size of the corpus."""
     from glassformer import settings
-    from glassformer.config import CorpusConfig, DataConfig, Recipe
+    from glassformer.config import DataConfig, Recipe
     from glassformer.text.corpus import Corpus
     from glassformer.text.sources import resolve
-    from glassformer.train.defaults import default_recipe, must_end, with_languages
+    from glassformer.train.defaults import default_recipe, family_recipe, must_end, with_languages
 
-    given = CorpusConfig(source=str(source or ""), target=str(target or ""), pairs=str(pairs or ""))
     if problems := given.problems():
         raise ConfigError(problems)
     if recipe is None:
@@ -113,12 +115,15 @@ def _recipe(
         chosen = settings.change(DataConfig(corpora=corpora), [o.removeprefix("data.") for o in data])
         if not chosen.corpora:
             raise ConfigError(
-                "nothing to train on: give --source FILE --target FILE, or --pairs FILE, or a recipe"
+                "nothing to train on: give --source FILE --target FILE, or --pairs FILE, or --text FILE, "
+                "or a recipe"
             )
+        if task is not None and task != "translate":
+            return must_end(family_recipe(task, chosen, overrides))
         chosen = with_languages(chosen)
         found = default_recipe(chosen, Corpus(resolve(chosen)).count(), overrides)
     else:
-        found = settings.read(Recipe, recipe, overrides)
+        found = settings.read(Recipe, recipe, [*([f"task={task}"] if task else []), *overrides])
         if given.given:
             found = replace(found, data=replace(found.data, corpora=(given,)))
         if not found.data.corpora:
@@ -158,12 +163,14 @@ def _compare(results: Sequence[Result], to: Path) -> None:
     """Mean and spread over seeds, on the screen and in seeds.json."""
     import json
 
-    scores: dict[str, dict[str, float]] = {"perplexity": {}, "BLEU": {}}
+    scores: dict[str, dict[str, float]] = {"perplexity": {}, "BLEU": {}, "accuracy": {}}
     for result in results:
         if result.validation is not None:
             scores["perplexity"][result.path.parent.name] = result.validation.perplexity
             if result.validation.bleu is not None:
                 scores["BLEU"][result.path.parent.name] = result.validation.bleu
+            if result.validation.accuracy is not None:
+                scores["accuracy"][result.path.parent.name] = 100 * result.validation.accuracy
     summary: dict[str, dict[str, object]] = {}
     for name, by_run in scores.items():
         values = list(by_run.values())

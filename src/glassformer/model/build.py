@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import nn
 
 from glassformer import extend, settings
 from glassformer.config import ModelConfig, VocabularyConfig
 from glassformer.errors import ConfigError
 from glassformer.model.attention import CrossAttention, HeadShape, SelfAttention
+from glassformer.model.families import FAMILY, PatchEmbedding, Reader
 from glassformer.model.layers import (
     NORMS,
     RESIDUALS,
@@ -18,13 +21,58 @@ from glassformer.model.layers import (
     embedding_weight,
 )
 from glassformer.model.positions import Alibi, Learned, Positions, Rotary, Sinusoidal
+from glassformer.model.recurrent import Recurrent, RecurrentDecoder, RecurrentEncoder, make_context
+from glassformer.model.seq2seq import Seq2Seq
 from glassformer.model.stacks import Decoder, DecoderLayer, Encoder, EncoderLayer, Residual
 from glassformer.model.transformer import Transformer
 
 
-def build_model(config: ModelConfig, vocabulary: VocabularyConfig) -> Transformer:
-    """A Transformer with fresh weights, drawn from torch's generator: `torch.manual_seed` decides them."""
+def build_model(config: ModelConfig, vocabulary: VocabularyConfig) -> Seq2Seq:
+    """A model with fresh weights, drawn from torch's generator: `torch.manual_seed` decides them."""
+    if config.architecture == "recurrent":
+        return _build_recurrent(config, vocabulary)
+    return build_transformer(config, vocabulary)
+
+
+def build_transformer(config: ModelConfig, vocabulary: VocabularyConfig) -> Transformer:
+    """`build_model` for whoever wants nothing but a Transformer."""
     check_model(config, vocabulary)
+    if config.architecture != "transformer":
+        raise ConfigError(f"model.architecture = '{config.architecture}', but a Transformer was asked for")
+    source, target, output = _ends(config, vocabulary)
+    return Transformer(
+        source,
+        Encoder([_encoder_layer(config, n) for n in range(config.encoder_layers)], _final_norm(config)),
+        target,
+        Decoder([_decoder_layer(config, n) for n in range(config.decoder_layers)], _final_norm(config)),
+        output,
+        vocabulary=vocabulary,
+        max_length=config.max_length,
+    )
+
+
+def _build_recurrent(config: ModelConfig, vocabulary: VocabularyConfig) -> Recurrent:
+    check_model(config, vocabulary)
+    source, target, output = _ends(replace(config, positions="none"), vocabulary)
+    context = make_context(
+        config.recurrent_attention,
+        config.width,
+        config.attention_dropout,
+        f"decoder.{config.decoder_layers - 1}.cross",
+    )
+    return Recurrent(
+        source,
+        RecurrentEncoder(config.width, config.encoder_layers, config.dropout),
+        target,
+        RecurrentDecoder(config.width, config.decoder_layers, context, config.dropout),
+        output,
+        vocabulary=vocabulary,
+        max_length=config.max_length,
+    )
+
+
+def _ends(config: ModelConfig, vocabulary: VocabularyConfig) -> tuple[Embedding, Embedding, Output]:
+    """Where ids come in on either side, and where logits go out: one matrix, two or three."""
     source_VD, target_VD, output_VD = _embedding_weights(config, vocabulary)
 
     def embedding(weight_VD: nn.Parameter, pad: int, place: str) -> Embedding:
@@ -37,15 +85,45 @@ def build_model(config: ModelConfig, vocabulary: VocabularyConfig) -> Transforme
             f"{place}.embedding",
         )
 
-    return Transformer(
+    return (
         embedding(source_VD, vocabulary.source_pad, "encoder"),
-        Encoder([_encoder_layer(config, n) for n in range(config.encoder_layers)], _final_norm(config)),
         embedding(target_VD, vocabulary.target_pad, "decoder"),
-        Decoder([_decoder_layer(config, n) for n in range(config.decoder_layers)], _final_norm(config)),
         Output(output_VD, config.output_bias, vocabulary.target_pad),
+    )
+
+
+def build_reader(task: str, config: ModelConfig, vocabulary: VocabularyConfig) -> Reader:
+    """A member of the family (`model.families`) with fresh weights: one stack, and the head of its task."""
+    check_model(replace(config, tied="output"), vocabulary)
+    if config.architecture != "transformer":
+        raise ConfigError(f"task = '{task}' needs model.architecture = 'transformer'")
+    place, layers = "encoder", config.encoder_layers
+    if task == "language_model":
+        place, layers = "decoder", config.decoder_layers
+    input_VD = embedding_weight(vocabulary.source_size, config.width, vocabulary.source_pad)
+    output_VD = input_VD
+    if config.tied == "none" or not vocabulary.shared:
+        output_VD = embedding_weight(vocabulary.target_size, config.width, vocabulary.target_pad)
+    return FAMILY[task](
+        _patches(config, vocabulary) if task == "image" else _embedding(config, input_VD, vocabulary, place),
+        Encoder([_encoder_layer(config, n, place) for n in range(layers)], _final_norm(config), place),
+        Output(output_VD, config.output_bias or not vocabulary.shared, vocabulary.target_pad),
         vocabulary=vocabulary,
         max_length=config.max_length,
     )
+
+
+def _embedding(
+    config: ModelConfig, weight_VD: nn.Parameter, vocabulary: VocabularyConfig, place: str
+) -> Embedding:
+    positions, pad = _added_positions(config), vocabulary.source_pad
+    return Embedding(weight_VD, pad, positions, config.scale_embeddings, config.dropout, f"{place}.embedding")
+
+
+def _patches(config: ModelConfig, vocabulary: VocabularyConfig) -> PatchEmbedding:
+    positions = _added_positions(config)
+    size = vocabulary.source_size
+    return PatchEmbedding(size, config.width, config.patch, positions, config.dropout, "encoder.embedding")
 
 
 def check_model(config: ModelConfig, vocabulary: VocabularyConfig) -> None:
@@ -145,8 +223,8 @@ def _feed_forward(config: ModelConfig) -> nn.Module:
     return FeedForward(config.width, config.feed_forward, config.activation, config.activation_dropout)
 
 
-def _encoder_layer(config: ModelConfig, number: int) -> EncoderLayer:
-    attention = SelfAttention(_head_shape(config), _attention_positions(config), f"encoder.{number}.self")
+def _encoder_layer(config: ModelConfig, number: int, place: str = "encoder") -> EncoderLayer:
+    attention = SelfAttention(_head_shape(config), _attention_positions(config), f"{place}.{number}.self")
     return EncoderLayer(attention, _feed_forward(config), lambda: _residual(config))
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from glassformer.model.attention import CrossAttention, SelfAttention
 from glassformer.model.layers import PostNorm, PreNorm
 from glassformer.model.record import tell
-from glassformer.model.state import CrossCache, DecoderState, Memory, SelfCache
+from glassformer.model.state import CrossCache, DecoderState, Memory, ReaderState, SelfCache
 
 Residual = PostNorm | PreNorm
 
@@ -28,6 +28,13 @@ class EncoderLayer(nn.Module):
         x_BSD = self.attention_residual(x_BSD, lambda x: self.attention(x, may_attend, causal=causal))
         return self.feed_forward_residual(x_BSD, self.feed_forward)
 
+    def step(self, x_BND: Tensor, cache: SelfCache, place: int, may_attend_B1NL: Tensor | None) -> Tensor:
+        """One new token a beam: the twin of the causal `forward`, for language models."""
+        x_BND = self.attention_residual(
+            x_BND, lambda x: self.attention.step(x, cache, place, may_attend_B1NL)
+        )
+        return self.feed_forward_residual(x_BND, self.feed_forward)
+
 
 class Encoder(nn.Module):
     """N layers; with norms before the sub-layers, one more norm at the end."""
@@ -44,6 +51,16 @@ class Encoder(nn.Module):
             x_BSD = layer(x_BSD, may_attend, causal=causal)
             tell("residual", f"{self.place}.{number}", x_BSD)
         return self.final_norm(x_BSD)
+
+    def step(self, x_BND: Tensor, state: ReaderState) -> Tensor:
+        """One new token a beam, which sees what came before it."""
+        state.begin_step()
+        may_attend_B1NL = state.may_attend_B1NL()
+        for number, layer in enumerate(self.layers):
+            x_BND = layer.step(x_BND, state.selves[number], state.position, may_attend_B1NL)
+            tell("residual", f"{self.place}.{number}", x_BND)
+        state.end_step()
+        return self.final_norm(x_BND)
 
 
 class DecoderLayer(nn.Module):

@@ -95,19 +95,19 @@ class CrossCache:
         self.values_BGSU = self.values_BGSU.index_select(0, rows)
 
 
-class DecoderState:
-    """All that a decoding step needs besides the last tokens. Search sees only `reorder` and `keep`."""
+class ReaderState:
+    """What a decoding step needs besides the last tokens. Search sees only `reorder` and `keep`.
 
-    def __init__(self, memory: Memory, beams: int, crosses: list[CrossCache]) -> None:
+    This is all for a model without a source, a language model; `DecoderState` adds the source.
+    """
+
+    def __init__(self, batch: int, beams: int, layers: int, device: torch.device) -> None:
         self.beams = beams
         self.position = 0
-        self.crosses = crosses
-        self.selves = [SelfCache() for _ in crosses]
-        self.may_attend_source_B11S = memory.may_attend_B11S
+        self.selves = [SelfCache() for _ in range(layers)]
         # ancestors_BNT[b, n, t]: in which beam's slot token t of hypothesis n was written.
-        device = memory.states_BSD.device
         self._own_N = torch.arange(beams, device=device)
-        self._ancestors_BNT = torch.empty(memory.batch, beams, 0, dtype=torch.long, device=device)
+        self._ancestors_BNT = torch.empty(batch, beams, 0, dtype=torch.long, device=device)
 
     def begin_step(self) -> None:
         """Make place for the token that is about to be read: each beam writes into its own slot."""
@@ -133,10 +133,22 @@ class DecoderState:
 
     def keep(self, rows: Tensor) -> None:
         """Only these sentences go on, in this order. Costs a copy of the caches."""
-        for cross in self.crosses:
-            cross.keep(rows)
         for own in self.selves:
             own.keep(rows)
         self._ancestors_BNT = self._ancestors_BNT.index_select(0, rows)
+
+
+class DecoderState(ReaderState):
+    """The same beside a source: its keys and values, once a sentence."""
+
+    def __init__(self, memory: Memory, beams: int, crosses: list[CrossCache]) -> None:
+        super().__init__(memory.batch, beams, len(crosses), memory.states_BSD.device)
+        self.crosses = crosses
+        self.may_attend_source_B11S = memory.may_attend_B11S
+
+    def keep(self, rows: Tensor) -> None:
+        super().keep(rows)
+        for cross in self.crosses:
+            cross.keep(rows)
         if self.may_attend_source_B11S is not None:
             self.may_attend_source_B11S = self.may_attend_source_B11S.index_select(0, rows)

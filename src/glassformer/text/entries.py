@@ -1,4 +1,4 @@
-"""Vocabularies that are plain lists: characters, or symbols that white space separates (phones)."""
+"""Vocabularies that are plain lists: characters, symbols that white space separates (phones), labels."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ from glassformer.text.token import (
     special_name,
 )
 
+KINDS = ("characters", "symbols", "labels")
+
 
 class ListTokenizer(Tokenizer):
-    """A plain list of entries: characters, or the symbols that white space separates (phones)."""
+    """A plain list of entries: characters, the symbols that white space separates (phones), or labels."""
 
     suffix = ".vocab.json"
 
@@ -37,7 +39,7 @@ class ListTokenizer(Tokenizer):
         self.size = len(self._entries) + 3
 
     def _split(self, text: str) -> Sequence[str]:
-        return text.split() if self.kind == "symbols" else text
+        return _split(self.kind, text)
 
     def encode_batch(self, texts: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
         if dropout:
@@ -74,10 +76,17 @@ class ListTokenizer(Tokenizer):
         return (json.dumps(content, ensure_ascii=False, indent=0) + "\n").encode("utf-8")
 
 
+def _split(kind: TokenizerKind, text: str) -> Sequence[str]:
+    """What the entries of a text are. A label is a whole line: "New Zealand" is one."""
+    if kind == "labels":
+        return [text.strip()] if text.strip() else []
+    return text.split() if kind == "symbols" else text
+
+
 def train_entries(kind: TokenizerKind, texts: Iterable[str], coverage: float) -> ListTokenizer:
     counts: Counter[str] = Counter()
     for text in texts:
-        counts.update(text.split() if kind == "symbols" else text)
+        counts.update(_split(kind, text))
     if not counts:
         raise TokenizerError("there is no text to learn a vocabulary from")
     ranked = sorted(counts, key=lambda entry: (-counts[entry], entry))
@@ -96,8 +105,8 @@ def load_entries(content: bytes, path: Path) -> ListTokenizer:
         raise TokenizerError(f"{path}, line {error.lineno}: not valid JSON: {error.msg}") from None
     if not isinstance(loaded, dict) or loaded.get("format") != 1:
         raise TokenizerError(f'{path}: not a vocabulary: an object with "format": 1 was expected')
-    if loaded.get("kind") not in ("characters", "symbols"):
-        raise TokenizerError(f"{path}: kind = {loaded.get('kind')!r}: choose characters | symbols")
+    if loaded.get("kind") not in KINDS:
+        raise TokenizerError(f"{path}: kind = {loaded.get('kind')!r}: choose {' | '.join(KINDS)}")
     if loaded.get("specials") != SPECIALS:
         raise TokenizerError(
             f"{path}: specials must be {json.dumps(SPECIALS)}, not {json.dumps(loaded.get('specials'))}"

@@ -1,4 +1,4 @@
-"""Files → text pairs: two plain files, .tsv, .jsonl, each of them also as .gz.
+"""Files → text pairs: two plain files, .tsv, .jsonl, plain text, each of them also as .gz.
 
 A line that can't be a pair is an error that names it. Nothing is cut off to make sides fit.
 """
@@ -19,11 +19,16 @@ Pair = tuple[str, str]
 
 
 def read_pairs(corpus: CorpusConfig, errors: Errors = "strict") -> Iterator[Pair]:
-    """The pairs of one corpus in the order of its lines: number n (from 1) stands on line n."""
+    """The pairs of one corpus in the order of its lines: number n (from 1) stands on line n.
+
+    A line of plain text is both sides of its pair.
+    """
     if corpus.name:
         raise DataError(f"the named corpus '{corpus.name}' was not fetched: call sources.resolve first")
     if corpus.source:
         return _two_files(corpus.source, corpus.target, errors)
+    if corpus.text:
+        return ((line, line) for line in read_lines(corpus.text, errors))
     kind = _kind(corpus.pairs)
     reader = _tsv if kind == ".tsv" else _jsonl
     return reader(corpus.pairs, corpus.source_field, corpus.target_field, errors)
@@ -31,6 +36,8 @@ def read_pairs(corpus: CorpusConfig, errors: Errors = "strict") -> Iterator[Pair
 
 def count_pairs(corpus: CorpusConfig) -> int:
     """How many pairs there are; files that do not pair up are refused, before anything is made of them."""
+    if corpus.text:
+        return count_lines(corpus.text)
     if not corpus.source:
         _kind(corpus.pairs)
         return count_lines(corpus.pairs)
@@ -44,7 +51,7 @@ def count_pairs(corpus: CorpusConfig) -> int:
 
 
 def files_of(corpus: CorpusConfig) -> list[Path]:
-    return [Path(name) for name in (corpus.source, corpus.target, corpus.pairs) if name]
+    return [Path(name) for name in (corpus.source, corpus.target, corpus.pairs, corpus.text) if name]
 
 
 def _kind(path: str) -> str:

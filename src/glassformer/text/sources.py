@@ -147,10 +147,12 @@ def _to_file(corpus: CorpusConfig, split: str) -> CorpusConfig:
         return corpus
     name, _, asked = corpus.name.partition(":")
     source = get_source(name)
-    if not source.is_pairs:
-        raise ConfigError(f"'{name}' holds no text pairs; {', '.join(pair_names())} do")
+    if not source.splits:
+        raise ConfigError(f"'{name}' holds no text to learn from; {', '.join(pair_names())} hold text pairs")
     if (asked or split) not in source.splits:
         raise ConfigError(f"name = '{corpus.name}': the splits are {', '.join(source.splits)}")
+    if not source.is_pairs:
+        return replace(corpus, name="", text=str(fetch(name) / f"{asked or split}.txt"))
     return replace(corpus, name="", pairs=str(fetch(name) / f"{asked or split}.tsv"))
 
 

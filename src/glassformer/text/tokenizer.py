@@ -11,7 +11,7 @@ from pathlib import Path
 
 from glassformer.config import TokenizerConfig, TokenizerKind, VocabularyConfig
 from glassformer.errors import TokenizerError
-from glassformer.text.entries import ListTokenizer, load_entries, train_entries
+from glassformer.text.entries import KINDS, ListTokenizer, load_entries, train_entries
 from glassformer.text.mapped import load_mapped, table_path
 from glassformer.text.pieces import SentencePieceTokenizer, train_pieces
 from glassformer.text.token import Token, Tokenizer
@@ -106,7 +106,7 @@ def train_tokenizer(
     normalisation: str = "identity",
 ) -> Tokenizer:
     """Learn a tokenizer from lines of text; the same lines in the same order give the same one."""
-    if kind in ("characters", "symbols"):
+    if kind in KINDS:
         return train_entries(kind, texts, character_coverage)
     sample = _Sample()
     for text in texts:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from glassformer import __version__, settings
-from glassformer.bundle import Bundle
-from glassformer.config import CorpusConfig, Recipe
+from glassformer.bundle import COMMANDS, Bundle
+from glassformer.config import CorpusConfig, ModelConfig, Recipe
 from glassformer.model.build import count_parameters
 from glassformer.text.corpus import Report
 from glassformer.text.sources import get_source
@@ -15,7 +17,7 @@ from glassformer.train.report import Validation, clock
 def model_card(
     recipe: Recipe,
     cleaning: Report,
-    bundle: Bundle,
+    bundle: Bundle[Any],
     progress: Progress,
     validation: Validation | None,
     of: str,
@@ -24,16 +26,20 @@ def model_card(
     config = bundle.config
     network = config.model
     languages = f"{config.source_language or 'source'} → {config.target_language or 'target'}"
+    layers, command = f"{network.encoder_layers} + {network.decoder_layers}", "glass translate"
+    if config.task != "translate":
+        languages, command = config.task.replace("_", " ").capitalize(), COMMANDS[config.task][1]
+        layers = str(len(bundle.model.encoder.layers))
     return "\n".join(
         [
             f"# {languages}",
             "",
-            f"A Transformer of {count_parameters(bundle.model):,} parameters: "
-            f"{network.encoder_layers} + {network.decoder_layers} layers of width {network.width}, "
+            f"{_architecture(network)} of {count_parameters(bundle.model):,} parameters: "
+            f"{layers} layers of width {network.width}, "
             f"a vocabulary of {config.vocabulary.target_size:,}. Made with glassformer {__version__}.",
             "",
             "```sh",
-            f'glass translate --model DIR "…"      # {languages}',
+            f'{command} --model DIR "…"      # {languages}',
             "```",
             "",
             "## How good it is",
@@ -62,6 +68,13 @@ def model_card(
     )
 
 
+def _architecture(network: ModelConfig) -> str:
+    if network.architecture == "transformer":
+        return "A Transformer"
+    with_it = {"none": "without attention"}.get(network.recurrent_attention)
+    return f"A recurrent model (LSTM) {with_it or f'with {network.recurrent_attention} attention'}"
+
+
 def _metrics(validation: Validation | None, beams: int, recipe: Recipe) -> list[str]:
     if validation is None:
         return ["There were no validation pairs."]
@@ -69,6 +82,8 @@ def _metrics(validation: Validation | None, beams: int, recipe: Recipe) -> list[
     lines = [f"On {origin}:", "", f"- perplexity {validation.perplexity:.2f} a token"]
     if validation.bleu is not None:
         lines.append(f"- BLEU {validation.bleu:.2f}, beam {beams} (`{validation.signature}`)")
+    if validation.accuracy is not None:
+        lines.append(f"- accuracy {validation.accuracy:.2%}")
     return [
         *lines,
         "",
@@ -92,4 +107,4 @@ def _licence(recipe: Recipe) -> list[str]:
 def _named(corpus: CorpusConfig) -> str:
     if corpus.name:
         return corpus.name
-    return corpus.pairs or f"{corpus.source} and {corpus.target}"
+    return corpus.pairs or corpus.text or f"{corpus.source} and {corpus.target}"

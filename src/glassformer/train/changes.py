@@ -14,7 +14,7 @@ from glassformer.errors import TrainingError
 # These neither shape the result nor its records.
 FREE = {"train.threads", "train.samples", "train.keep_last"}
 # These shape the network: weights that were made for one value are useless for another.
-SHAPE = ("model.", "tokenizer.")
+SHAPE = ("model.", "tokenizer.", "task")
 NOT_SHAPE = {"model.dropout", "model.attention_dropout", "model.activation_dropout"}
 TEXT = "the training text"
 

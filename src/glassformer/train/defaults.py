@@ -53,6 +53,48 @@ PLANS: tuple[tuple[float, str, float, int, dict[str, Any]], ...] = (
 )
 PATIENCE = 10
 
+# What each of the other tasks begins with: small models that learn something in minutes.
+SMALL = {
+    "encoder_layers": 3,
+    "decoder_layers": 3,
+    "width": 128,
+    "feed_forward": 512,
+    "heads": 4,
+    "norm": "pre",
+}
+FAMILY: dict[str, dict[str, dict[str, Any]]] = {
+    "language_model": {
+        "model": {**SMALL, "decoder_layers": 4, "width": 256, "feed_forward": 1024, "positions": "rotary"},
+        "train": {"batch_tokens": 2048, "max_epochs": 10, "label_smoothing": 0.0},
+    },
+    "masked_language_model": {
+        "model": SMALL,
+        "tokenizer": {"size": 4000},
+        "train": {"batch_tokens": 4096, "max_epochs": 20, "label_smoothing": 0.0},
+    },
+    "classify": {
+        "model": {**SMALL, "dropout": 0.2},
+        "tokenizer": {"size": 4000},
+        "train": {"batch_tokens": 2048, "max_epochs": 20, "stop_on": "accuracy", "learning_rate": 0.001},
+    },
+    "tag": {
+        "model": {**SMALL, "dropout": 0.2},
+        "tokenizer": {"size": 4000},
+        "train": {"batch_tokens": 2048, "max_epochs": 20, "stop_on": "accuracy", "learning_rate": 0.001},
+    },
+    "image": {
+        "model": {**SMALL, "width": 64, "feed_forward": 128, "positions": "learned"},
+        "train": {
+            "batch_tokens": 4096,
+            "max_epochs": 60,
+            "stop_on": "accuracy",
+            "schedule": "cosine",
+            "warmup": 50,
+            "validate_every": 100,
+        },
+    },
+}
+
 
 def default_recipe(data: DataConfig, pairs: int, overrides: Sequence[str] = ()) -> Recipe:
     """A recipe for a corpus of so many pairs."""
@@ -63,6 +105,13 @@ def default_recipe(data: DataConfig, pairs: int, overrides: Sequence[str] = ()) 
         "data": settings.to_mapping(data),
         "train": {"patience": PATIENCE, **train},
     }
+    return settings.from_mapping(Recipe, mapping, overrides=overrides)
+
+
+def family_recipe(task: str, data: DataConfig, overrides: Sequence[str] = ()) -> Recipe:
+    """A recipe for another task than translation."""
+    mapping = {"task": task, "data": settings.to_mapping(data), **FAMILY[task]}
+    mapping["train"] = {"patience": PATIENCE, **FAMILY[task]["train"]}
     return settings.from_mapping(Recipe, mapping, overrides=overrides)
 
 

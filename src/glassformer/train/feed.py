@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import numpy as np
 
 from glassformer.config import VocabularyConfig
@@ -17,6 +20,16 @@ def mix(*numbers: int) -> int:
     (True, False)
     """
     return int(np.random.SeedSequence(list(numbers)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+class Batches(Protocol):
+    """What the loop asks of a feed."""
+
+    def count(self, epoch: int) -> int:
+        """Batches in an epoch."""
+
+    def batch(self, epoch: int, number: int) -> Batch:
+        """One of them: the same whenever it is asked for."""
 
 
 class Feed:
@@ -50,6 +63,10 @@ class Feed:
             seed = mix(self.seed, epoch, number)
             anew = resample(pairs, self.tokenizers, self.bpe_dropout, seed)
             pairs = [new if self._fits(new) else old for new, old in zip(anew, pairs, strict=True)]
+        return self.collate(pairs, epoch, number)
+
+    def collate(self, pairs: Sequence[Pair], epoch: int, number: int) -> Batch:
+        """What other tasks than translation do otherwise."""
         return collate(pairs, self.vocabulary)
 
     def _fits(self, pair: Pair) -> bool:

@@ -15,6 +15,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ from glassformer.config import TrainConfig
 from glassformer.errors import TrainingError
 from glassformer.train.checkpoint import Checkpoints, Progress, Window
 from glassformer.train.distributed import Processes, held_back
-from glassformer.train.feed import Feed, mix
+from glassformer.train.feed import Batches, mix
 from glassformer.train.interrupt import asked_to_stop
 from glassformer.train.optim import (
     MovingMean,
@@ -49,9 +50,9 @@ class Loop:
 
     def __init__(
         self,
-        bundle: Bundle,
+        bundle: Bundle[Any],
         objective: nn.Module,
-        feed: Feed,
+        feed: Batches,
         config: TrainConfig,
         *,
         checkpoints: Checkpoints,
@@ -296,7 +297,7 @@ class Loop:
             progress.validated_at = progress.seconds
             healthy = loss < self.hopeless if some else not progress.bad_in_a_row
             if some and healthy:
-                sign = -1 if self.config.stop_on == "bleu" else 1
+                sign = 1 if self.config.stop_on == "loss" else -1
                 if progress.best is None or sign * score < sign * progress.best:
                     progress.best, progress.best_step, progress.stale = score, progress.step, 0
                 else:
@@ -313,6 +314,8 @@ class Loop:
         """What decides which checkpoint is the best."""
         if self.config.stop_on == "bleu" and result.bleu is not None:
             return result.bleu
+        if self.config.stop_on == "accuracy" and result.accuracy is not None:
+            return result.accuracy
         return result.loss
 
     @contextlib.contextmanager

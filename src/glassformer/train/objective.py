@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.data.batch import Batch
-from glassformer.model.transformer import Transformer
+from glassformer.model.families import Classifier, LanguageModel, Reader
+from glassformer.model.seq2seq import Seq2Seq
 from glassformer.train.loss import divergence, smoothed_loss
 
 
@@ -28,10 +29,68 @@ class Losses(NamedTuple):
     """target tokens, ends of sentence included, padding not"""
 
 
+class ReaderObjective(nn.Module):
+    """What the rest of the family minimises: the same loss, over the places that have a target.
+
+    `target_out_BT` holds -1 where nothing is to be said: at words that were not hidden, at the second and
+    later pieces of a word that has a tag.
+    """
+
+    def __init__(self, model: Reader, smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.model, self.smoothing = model, smoothing
+
+    def forward(self, batch: Batch) -> Losses:
+        states_ND, targets_N = self.places(batch)
+        loss, nll = smoothed_loss(
+            states_ND,
+            self.model.output_weight,
+            self.model.output_bias,
+            targets_N,
+            smoothing=self.smoothing,
+            excluded=self.model.vocabulary.target_pad,
+        )
+        return Losses(loss, nll, len(targets_N))
+
+    def places(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The states that have something to say, and what that is."""
+        wanted_BT = batch.target_out_BT >= 0
+        states_BTD = self.model.states(batch.source_BS, batch.source_lengths_B)
+        return states_BTD[wanted_BT], batch.target_out_BT[wanted_BT]
+
+
+class LanguageObjective(ReaderObjective):
+    """Predict each token from those before it."""
+
+    model: LanguageModel
+
+    def places(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        real_BT = _real(batch)
+        return self.model.states(batch.target_in_BT)[real_BT], batch.target_out_BT[real_BT]
+
+
+class LabelObjective(ReaderObjective):
+    """Predict one label for a whole text or image: the first token of the target."""
+
+    model: Classifier
+
+    def places(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        return self.model.pooled(batch.source_BS, batch.source_lengths_B), batch.target_out_BT[:, 0]
+
+
+READER_OBJECTIVES: dict[str, type[ReaderObjective]] = {
+    "language_model": LanguageObjective,
+    "masked_language_model": ReaderObjective,
+    "classify": LabelObjective,
+    "tag": ReaderObjective,
+    "image": LabelObjective,
+}
+
+
 class TranslationObjective(nn.Module):
     """Predict each target token from the source and the target tokens before it (teacher forcing)."""
 
-    def __init__(self, model: Transformer, smoothing: float = 0.0, r_drop: float = 0.0) -> None:
+    def __init__(self, model: Seq2Seq, smoothing: float = 0.0, r_drop: float = 0.0) -> None:
         super().__init__()
         self.model = model
         self.smoothing, self.r_drop = smoothing, r_drop
@@ -76,6 +135,13 @@ class TranslationObjective(nn.Module):
             smoothing=self.smoothing,
             excluded=self.model.vocabulary.target_pad,
         )
+
+
+def make_objective(task: str, model: nn.Module, smoothing: float, r_drop: float = 0.0) -> nn.Module:
+    """What is minimised for a task."""
+    if task == "translate":
+        return TranslationObjective(model, smoothing, r_drop)  # type: ignore[arg-type]
+    return READER_OBJECTIVES[task](model, smoothing)  # type: ignore[arg-type]
 
 
 def _real(batch: Batch) -> Tensor:

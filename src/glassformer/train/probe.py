@@ -11,9 +11,9 @@ from torch import nn
 
 from glassformer.config import TrainConfig
 from glassformer.model.build import count_parameters
-from glassformer.model.transformer import Transformer
 from glassformer.train.distributed import Processes
-from glassformer.train.objective import TranslationObjective
+from glassformer.train.feed import Feed
+from glassformer.train.objective import make_objective
 from glassformer.train.optim import MovingMean, build_optimizer, set_rate
 from glassformer.train.prepare import Prepared
 from glassformer.train.report import clock
@@ -33,7 +33,7 @@ def dry_run(prepared: Prepared, processes: Processes) -> str:
     return "\n".join(lines)
 
 
-def _parameters(model: Transformer) -> list[str]:
+def _parameters(model: nn.Module) -> list[str]:
     """Each part once: what is tied counts where it stands first."""
     seen: set[int] = set()
     lines = []
@@ -56,6 +56,8 @@ def _memory(prepared: Prepared, measured: int) -> list[str]:
 
 
 def _speed(prepared: Prepared, tokens_per_second: float) -> list[str]:
+    if prepared.recipe.task != "translate":
+        return [_row("measured", f"{tokens_per_second:,.0f} targets/s")]
     flops = flops_per_token(prepared)
     tokens = epoch_tokens(prepared)
     lines = [
@@ -89,7 +91,9 @@ def _expected(prepared: Prepared, tokens: int, epoch_seconds: float) -> str:
 
 def epoch_tokens(prepared: Prepared) -> int:
     """Target tokens of one epoch, ends of sentence included."""
-    lengths, batches = prepared.feed.store.target_lengths, prepared.feed.order.batches(0)
+    feed = prepared.feed
+    assert isinstance(feed, Feed)
+    lengths, batches = feed.store.target_lengths, feed.order.batches(0)
     return sum(int(lengths[batches[n]].sum()) + len(batches[n]) for n in range(len(batches)))
 
 
@@ -99,12 +103,16 @@ def flops_per_token(prepared: Prepared) -> float:
     A weight takes part once a token: 2 operations forward, 4 backward. Attention between n and m tokens
     takes 2·n·m·width twice.
     """
+    assert isinstance(prepared.feed, Feed)
     model, store = prepared.bundle.model, prepared.feed.store
     network = prepared.bundle.config.model
     source, target = float(store.source_lengths.mean()) + 1, float(store.target_lengths.mean()) + 1
     share = source / target
     weights = share * _matrices(model.encoder) + _matrices(model.decoder) + model.output_weight.numel()
-    seen = share * network.encoder_layers * source + network.decoder_layers * (target / 2 + source)
+    if network.architecture == "recurrent":
+        seen = source * (network.recurrent_attention != "none")
+    else:
+        seen = share * network.encoder_layers * source + network.decoder_layers * (target / 2 + source)
     return 6 * weights + 12 * network.width * seen
 
 
@@ -116,7 +124,8 @@ def _measure(prepared: Prepared, processes: Processes) -> tuple[float, int]:
     """(target tokens a second, bytes of memory) of a few real updates on a model that is thrown away."""
     config, device = prepared.recipe.train, processes.device
     model = prepared.bundle.model.to(device)
-    objective = TranslationObjective(model, config.label_smoothing, config.r_drop).train()
+    task = prepared.recipe.task
+    objective = make_objective(task, model, config.label_smoothing, config.r_drop).train()
     optimizer = build_optimizer(model, beta1=0.9, beta2=0.98, epsilon=1e-9, weight_decay=config.weight_decay)
     mean = MovingMean(model.parameters(), config.ema) if config.ema else None
     set_rate(optimizer, 1e-5)

@@ -49,6 +49,8 @@ class Validation:
     bleu: float | None = None
     signature: str = ""
     samples: list[Sample] = field(default_factory=list)
+    accuracy: float | None = None
+    """share of the labels that are right, for tasks with labels"""
 
     @property
     def perplexity(self) -> float:
@@ -163,6 +165,7 @@ class ConsoleReport(Report):
     def validated(self, progress: checkpoint.Progress, result: Validation) -> None:
         best = progress.best_step == progress.step
         bleu = "" if result.bleu is None else f", BLEU {result.bleu:.1f}"
+        bleu += "" if result.accuracy is None else f", accuracy {result.accuracy:.1%}"
         text = f"validation after update {progress.step:,}: loss {result.loss:.3f}"
         text += f" (perplexity {result.perplexity:.1f}){bleu}" + (", the best so far" if best else "")
         self.say(text)
@@ -179,6 +182,7 @@ class ConsoleReport(Report):
                 "loss": result.loss,
                 "perplexity": result.perplexity,
                 "bleu": result.bleu,
+                **({} if result.accuracy is None else {"accuracy": result.accuracy}),
                 "best": best,
                 "tokens": progress.tokens,
                 "seconds": progress.seconds,

@@ -16,15 +16,16 @@ import contextlib
 import json
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from glassformer import settings
-from glassformer.bundle import RESULT, WEIGHTS, Bundle, weights_of
-from glassformer.config import Recipe, TrainConfig
+from glassformer.bundle import COMMANDS, RESULT, WEIGHTS, Bundle, weights_of
+from glassformer.config import BundleConfig, Recipe, TrainConfig
 from glassformer.errors import DamagedFileError, TrainingError
 from glassformer.model.build import count_parameters
 from glassformer.text.tokenizer import TokenizerPair
@@ -33,8 +34,9 @@ from glassformer.train.changes import TEXT, Change, changes, refuse
 from glassformer.train.checkpoint import Checkpoint, Checkpoints, Progress, average_weights
 from glassformer.train.curves import plot_curves
 from glassformer.train.distributed import Processes
+from glassformer.train.family_validate import ReaderValidator
 from glassformer.train.loop import Loop
-from glassformer.train.objective import TranslationObjective
+from glassformer.train.objective import make_objective
 from glassformer.train.prepare import Prepared, prepare
 from glassformer.train.report import METRICS, ConsoleReport, Report, Validation, clock
 from glassformer.train.validate import Validator
@@ -86,7 +88,7 @@ def _checkpoints(config: TrainConfig, directory: Path, report: Report) -> Checkp
         directory / CHECKPOINTS,
         keep_last=max(config.keep_last, config.average if last else 1),
         keep_best=1 if last else config.average,
-        higher_is_better=config.stop_on == "bleu",
+        higher_is_better=config.stop_on != "loss",
         say=report.say,
     )
 
@@ -158,10 +160,10 @@ def _train(
 ) -> Result:
     config, bundle = prepared.recipe.train, prepared.bundle
     report.say(_about(prepared))
-    validator = Validator(bundle, prepared.valid, config) if prepared.valid and processes.first else None
+    validator = _validator(prepared, config) if prepared.valid and processes.first else None
     loop = Loop(
         bundle,
-        TranslationObjective(bundle.model, config.label_smoothing, config.r_drop),
+        make_objective(prepared.recipe.task, bundle.model, config.label_smoothing, config.r_drop),
         prepared.feed,
         config,
         checkpoints=checkpoints,
@@ -181,6 +183,12 @@ def _train(
             validation = finish(prepared, directory, checkpoints, progress, report)
     processes.wait()
     return Result(directory / RESULT, progress, validation)
+
+
+def _validator(prepared: Prepared, config: TrainConfig, beams: int = 1) -> Callable[[], Validation]:
+    if prepared.recipe.task == "translate":
+        return Validator(prepared.bundle, prepared.valid, config, beams)
+    return ReaderValidator(prepared.bundle, prepared.valid, config, prepared.recipe.data.max_tokens)
 
 
 def _finished(directory: Path, recipe: Recipe, progress: Progress) -> tuple[bool, Validation | None]:
@@ -209,18 +217,22 @@ def finish(
     of = f"update {steps[0]:,}" if len(steps) == 1 else f"the mean of updates {', '.join(map(str, steps))}"
     validation = None
     if prepared.valid:
-        validation = Validator(bundle, prepared.valid, _for_the_card(config), bundle.config.search.beams)()
+        validation = _validator(prepared, _for_the_card(config), bundle.config.search.beams)()
     bundle.card = model_card(prepared.recipe, prepared.cleaning, bundle, progress, validation, of)
     path = bundle.save(directory / RESULT)
     _write(directory / FINISHED, _as_json(prepared.recipe, progress, validation))
-    report.say(_summary(path, of, validation, bundle.config.search.beams))
+    report.say(_summary(path, of, validation, bundle.config))
     if plotted := plot_curves(directory / METRICS, directory / "curves.png"):
         report.say(f"curves are in {plotted}")
     return validation
 
 
 def _as_json(recipe: Recipe, progress: Progress, validation: Validation | None) -> str:
-    scores = {key: getattr(validation, key) for key in ("loss", "bleu", "signature")} if validation else None
+    scores = (
+        {key: getattr(validation, key) for key in ("loss", "bleu", "signature", "accuracy")}
+        if validation
+        else None
+    )
     found = {"step": progress.step, "seconds": progress.seconds, "validation": scores}
     return json.dumps({**found, "recipe": settings.to_mapping(recipe)}, indent=1)
 
@@ -236,7 +248,7 @@ def _whole(checkpoints: list[Checkpoint], report: Report) -> list[Checkpoint]:
     return whole
 
 
-def _load(bundle: Bundle, chosen: list[Checkpoint]) -> None:
+def _load(bundle: Bundle[Any], chosen: list[Checkpoint]) -> None:
     mean = average_weights(chosen)
     with torch.no_grad():
         for name, weight in weights_of(bundle.model).items():
@@ -251,21 +263,31 @@ def _for_the_card(config: TrainConfig) -> TrainConfig:
 def _about(prepared: Prepared) -> str:
     config, bundle = prepared.bundle.config, prepared.bundle
     network, sizes = config.model, {config.vocabulary.source_size, config.vocabulary.target_size}
-    languages = f"{config.source_language or '?'} → {config.target_language or '?'}"
+    what = f"{config.source_language or '?'} → {config.target_language or '?'}"
+    layers = f"{network.encoder_layers}+{network.decoder_layers}"
+    if config.task != "translate":
+        what = config.task.replace("_", " ")
+        layers = str(len(bundle.model.encoder.layers))
     pieces = " and ".join(f"{size:,}" for size in sorted(sizes))
     return (
-        f"{languages}: {count_parameters(bundle.model):,} parameters "
-        f"({network.encoder_layers}+{network.decoder_layers} layers of {network.width}), "
+        f"{what}: {count_parameters(bundle.model):,} parameters ({layers} layers of {network.width}), "
         f"vocabulary of {pieces}, {prepared.feed.count(0):,} batches an epoch"
     )
 
 
-def _summary(path: Path, of: str, validation: Validation | None, beams: int) -> str:
+def _summary(path: Path, of: str, validation: Validation | None, config: BundleConfig) -> str:
     lines = [f"the model is in {path} ({of})"]
     if validation is not None:
         bleu = "" if validation.bleu is None else f", BLEU {validation.bleu:.1f} ({validation.signature})"
-        lines.append(f"on the validation pairs, beam {beams}: perplexity {validation.perplexity:.2f}{bleu}")
-    lines.append(f'try it:  glass translate --model {path.parent} "…"')
+        bleu += "" if validation.accuracy is None else f", accuracy {validation.accuracy:.2%}"
+        where = f"the validation pairs, beam {config.search.beams}"
+        if config.task != "translate":
+            where = "the validation text"
+        lines.append(f"on {where}: perplexity {validation.perplexity:.2f}{bleu}")
+    if config.task == "masked_language_model":
+        lines.append(f"fine-tune it:  glass train … train.start_from={path.parent}")
+    else:
+        lines.append(f'try it:  {COMMANDS[config.task][1]} --model {path.parent} "…"')
     return "\n".join(lines)
 
 

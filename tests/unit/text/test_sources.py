@@ -279,7 +279,7 @@ def test_names_in_recipes(tiny: Path) -> None:
     [
         ("tatoeba-en-se", "there is no corpus named 'tatoeba-en-se'; did you mean tatoeba-en-es or"),
         ("zzz", "there are dates, tatoeba-en-es"),
-        ("wikitext-2", "'wikitext-2' holds no text pairs; dates, "),
+        ("glove-50d", "'glove-50d' holds no text to learn from; dates, "),
         ("dates:dev", "the splits are train, valid, test"),
     ],
 )

@@ -350,7 +350,7 @@ def vocabulary(**changes: object) -> str:
         (vocabulary(specials=["<unk>"]), 'specials must be ["</s>", "<unk>"], not ["<unk>"]'),
         (vocabulary(specials=None), 'specials must be ["</s>", "<unk>"], not null'),
         (vocabulary(entries=[]), "entries must be a list with at least one entry"),
-        (vocabulary(kind="words"), "kind = 'words': choose characters | symbols"),
+        (vocabulary(kind="words"), "kind = 'words': choose characters | symbols | labels"),
         (vocabulary(format=2), 'an object with "format": 1 was expected'),
         ('{"format": 1,\n "kind": ', "line 2: not valid JSON"),
         ("[]", 'an object with "format": 1 was expected'),
