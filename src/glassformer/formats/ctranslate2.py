@@ -103,6 +103,8 @@ def write_proved(
 
 def reasons_against(config: ModelConfig) -> list[str]:
     """All that keeps a model out of this format; none if it fits."""
+    if config.architecture != "transformer":
+        return [f"architecture = '{config.architecture}': only Transformers can go there"]
     found = []
     if config.score != "scaled_dot":
         found.append(f"score = '{config.score}': it only knows the scaled dot product")

@@ -88,6 +88,8 @@ def reasons_against(bundle: Bundle) -> list[str]:
 
 
 def _shape_reasons(config: ModelConfig) -> list[str]:
+    if config.architecture != "transformer":
+        return [f"architecture = '{config.architecture}': Marian and Pegasus are Transformers"]
     head_width = config.width // config.heads
     wrong = {
         "norm_kind": config.norm_kind != "layer",

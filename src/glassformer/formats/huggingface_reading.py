@@ -27,7 +27,7 @@ from glassformer.formats.huggingface_weights import (
     slots,
     to_ours,
 )
-from glassformer.model.build import build_model
+from glassformer.model.build import build_transformer
 from glassformer.model.transformer import Transformer
 from glassformer.text.tokenizer import TokenizerPair
 from glassformer.weights import Entry, read_header, read_safetensors
@@ -212,7 +212,7 @@ def _filled_model(config: BundleConfig, weights: Mapping[str, Tensor]) -> Transf
         found["output.bias_V"] = weights[BIAS][0].clone()
         found["output.bias_V"][config.vocabulary.target_pad] = 0.0
     with torch.random.fork_rng(devices=[]):
-        model = build_model(config.model, config.vocabulary)
+        model = build_transformer(config.model, config.vocabulary)
     with torch.no_grad():
         for name, tensor in weights_of(model).items():
             tensor.copy_(found[name])

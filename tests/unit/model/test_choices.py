@@ -153,5 +153,6 @@ def test_only_known_contradictions_are_left_out() -> None:
 
 def test_the_grid_knows_every_choice() -> None:
     """A new field of ModelConfig must be put into the grid, or named here as a mere size."""
-    sizes = {*SHAPE, "dropout", "attention_dropout", "activation_dropout"}
-    assert {field.name for field in dataclasses.fields(ModelConfig)} == sizes | set(VALUES)
+    sizes = {*SHAPE, "dropout", "attention_dropout", "activation_dropout", "patch"}
+    elsewhere = {"architecture", "recurrent_attention"}  # test_recurrent.py
+    assert {field.name for field in dataclasses.fields(ModelConfig)} == sizes | set(VALUES) | elsewhere
