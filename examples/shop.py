@@ -90,7 +90,7 @@ class Result:
     """most attention on the toy that the child wanted"""
 
 
-def train(model: nn.Module, visit: Visits, steps: int = 300, rate: float = 0.05) -> nn.Module:
+def train(model: nn.Module, visit: Visits, steps: int = 150, rate: float = 0.1) -> nn.Module:
     """Learn from purchases alone."""
     adam = torch.optim.Adam(model.parameters(), rate)
     for _ in range(steps):

@@ -62,7 +62,7 @@ def words_figure() -> Figure:
     """Four words attend each other: scores → weights → output; embeddings 1 to 16, and a tenth of them."""
     x_TD = torch.arange(1.0, 17).reshape(4, 4)
     with drawing(WORDS) as new:
-        figure = new(9.6, 6.2)
+        figure = new(8.4, 5.4)
         for row, (panels, scale) in enumerate(zip(figure.subplots(2, 3), (1.0, 0.1), strict=True)):
             e_TD = x_TD * scale
             output_TD, weights_TT = attend(e_TD, e_TD, e_TD)
