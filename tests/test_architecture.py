@@ -19,7 +19,8 @@ ORDER = """
     text/mapped text/tokenizer text/words text/pairs text/dates text/packages text/sources text/corpus
     data/__init__ data/batch data/store
     model/__init__ model/record model/silence model/state model/parts model/positions model/scores
-    model/attention model/layers model/stacks model/families model/seq2seq model/transformer model/recurrent model/vectors
+    model/attention model/layers model/stacks model/families model/seq2seq model/transformer model/recurrent
+    model/vectors
     model/build
     compat/masks compat/checks compat/attention compat/transformer compat/__init__
     align
@@ -29,12 +30,16 @@ ORDER = """
     formats/huggingface_reading formats/ctranslate2_weights formats/ctranslate2 formats/huggingface
     formats/argos
     translation translate metrics evaluate generate label
-    train/__init__ train/loss train/objective train/optim train/feed train/family_feed train/distributed train/checkpoint
-    train/report train/validate train/family_validate train/interrupt train/allocator train/loop train/defaults train/changes
+    train/__init__ train/loss train/objective train/optim train/feed train/family_feed train/distributed
+    train/checkpoint
+    train/report train/validate train/family_validate train/interrupt train/allocator train/loop
+    train/defaults train/changes
     train/family_prepare train/prepare train/probe train/card train/curves train/run
     look/__init__ look/pack look/tree look/patterns look/variants look/run look/walk look/what_if
     look/trace look/page look/explain look/show look/heads look/ablate look/drawing
     look/six_words look/basics look/lessons look/plots
+    compare/__init__ compare/language compare/contestants compare/ablations compare/texts compare/screen
+    compare/race compare/measure compare/result compare/verdicts compare/figures compare/report compare/run
     serve/__init__ serve/settings serve/batcher serve/answers serve/fields serve/languages serve/models
     serve/detect serve/markup serve/metrics serve/security serve/run serve/schemas serve/segments
     serve/service serve/libretranslate serve/words serve/explore serve/app
@@ -42,7 +47,8 @@ ORDER = """
     check/attention check/evaluation check/heads check/losses check/mask_functions check/masking
     check/layers check/models check/positions check/subjects check/adapters check/adapt check/transformer
     check/core check/runner
-    cli/__init__ cli/app cli/check cli/classify cli/config cli/data cli/demo cli/evaluate cli/explain cli/export
+    cli/__init__ cli/app cli/check cli/classify cli/compare cli/config cli/data cli/demo cli/evaluate
+    cli/explain cli/export
     cli/generate cli/heads cli/import_ cli/look cli/plot cli/serve cli/tag cli/train cli/translate
     __main__
 """.split()  # noqa: SIM905 - a list of quoted names would be three times as long

@@ -1,0 +1,1 @@
+"""The architectures side by side: what the Transformer replaced, and what each of its parts is worth."""
