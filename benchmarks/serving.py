@@ -1,14 +1,18 @@
-"""The server under load: 1, 8, 32 and 128 clients on loopback, with batching and without.
+"""The server under load: 1, 8, 32 and 128 clients on loopback, for 30 seconds each; batching or not.
 
     python -m benchmarks.serving [--model DIRECTORY] [--texts FILE] [--seconds 30] [--engine auto]
 
-Every answer is compared with the one that a single client gets from an idle server.
+Without `--model` it is the shipped model. Every answer is compared with the one that a single client gets
+from the idle server, and every question must be answered. Without batching is the same server with
+`--batch 1`, which translates one sentence after the other; since that leaves a core idle, it is also measured
+with a worker for each core. Takes about five minutes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -39,9 +43,9 @@ TEXTS = [
 
 
 @contextmanager
-def server(model: str, engine: str, batch: int) -> Iterator[str]:
+def server(model: str, engine: str, batch: int, workers: int = 1) -> Iterator[str]:
     """`glass serve` on a free port."""
-    arguments = ["--port", "0", "--engine", engine, "--batch", str(batch)]
+    arguments = ["--port", "0", "--engine", engine, "--batch", str(batch), "--workers", str(workers)]
     arguments += ["--model", model] if model else []
     process = subprocess.Popen(
         [sys.executable, "-m", "glassformer", "serve", *arguments], stdout=subprocess.PIPE, text=True
@@ -52,6 +56,8 @@ def server(model: str, engine: str, batch: int) -> Iterator[str]:
             if found := re.match(r"open (http://\S+?)/? ", line):
                 yield found[1]
                 break
+        else:
+            raise RuntimeError("the server did not start; it says why above")
     finally:
         process.terminate()
         process.wait(60)
@@ -96,24 +102,37 @@ def run(
     engine: str = "auto",
     clients: tuple[int, ...] = (1, 8, 32, 128),
 ) -> list[dict[str, Any]]:
-    """One row for each number of clients and each kind of server."""
+    """One row for each kind of server and each number of clients."""
     rows: list[dict[str, Any]] = []
-    for batch in (64, 1):
-        with server(model, engine, batch) as address:
+    cores = os.cpu_count() or 1
+    several = (
+        tuple(number for number in clients if number >= 8)[-2:-1] or clients[-1:]
+    )  # 32 of the usual four
+    for batch, workers, numbers in ((64, 1, clients), (1, 1, clients), (1, cores, several)):
+        with server(model, engine, batch, workers) as address:
             task = serial_answers(address, texts)
-            for number in clients:
+            for number in numbers:
                 result = measure(address, task, number, seconds)
-                wrong, failures = len(result.pop("wrong")), len(result.pop("failures"))
-                rows.append(
-                    {
-                        "batching": "yes" if batch > 1 else "no",
-                        "clients": number,
-                        **result,
-                        "wrong": wrong,
-                        "failed": failures,
-                    }
-                )
+                rows.append({"batching": batch > 1, "workers": workers, "clients": number, **result})
+                print(f"{len(rows)}: {rows[-1]}", file=sys.stderr, flush=True)
     return rows
+
+
+def verdict(rows: list[dict[str, Any]]) -> list[str]:
+    """What the rows say, in words."""
+    asked, answered = (sum(row[key] for row in rows) for key in ("asked", "answers"))
+    wrong, failed = (sum(len(row[key]) for row in rows) for key in ("wrong", "failures"))
+    found = [f"{asked} questions, {answered} answers, {wrong} of them wrong, {failed} failures"]
+
+    def most(batching: bool, workers: int) -> float:
+        kind = [row for row in rows if (row["batching"], row["workers"]) == (batching, workers)]
+        return max((row["per second"] for row in kind), default=0.0)
+
+    best = most(True, 1)
+    for workers in sorted({row["workers"] for row in rows if not row["batching"]}):
+        times = best / most(False, workers)
+        found.append(f"batching answers {times:.1f} times as many a second as none with {workers} worker(s)")
+    return found
 
 
 def main() -> None:
@@ -128,9 +147,26 @@ def main() -> None:
     if options.texts:
         texts = [line for line in options.texts.read_text("utf-8").split("\n") if line.strip()][:200]
     rows = run(options.model, texts, options.seconds, options.engine, tuple(options.clients))
-    print(table(rows))
-    most = {kind: max(row["per second"] for row in rows if row["batching"] == kind) for kind in ("yes", "no")}
-    print(f"\nbatching answers {most['yes'] / most['no']:.1f} times as many requests a second")
+    shown = ("asked", "answers", "per second", "p50 ms", "p99 ms", "most ms")
+    print(
+        table(
+            [
+                {
+                    "batching": "yes" if row["batching"] else "no",
+                    "workers": row["workers"],
+                    "clients": row["clients"],
+                    **{key: row[key] for key in shown},
+                    "wrong": len(row["wrong"]),
+                    "failed": len(row["failures"]),
+                }
+                for row in rows
+            ]
+        )
+    )
+    print()
+    print("\n".join(verdict(rows)))
+    if any(row["wrong"] or row["failures"] or row["asked"] != row["answers"] for row in rows):
+        sys.exit("answers were wrong or lost")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ def serve(
     model: Annotated[tuple[str, ...], SEVERAL] = (),
     host: str = "127.0.0.1",
     port: int = 5000,
-    engine: Literal["auto", "torch", "ctranslate2"] = "auto",
+    engine: Literal["auto", "torch", "ctranslate2", "ctranslate2-int8"] = "auto",
     threads: int = 0,
     workers: int = 1,
     batch: int = 64,
@@ -39,11 +39,11 @@ def serve(
     port
         0 takes any free one
     engine
-        what computes: auto takes the fastest that can
+        what computes: auto takes the fastest that can; ctranslate2-int8 is faster, but rounds the weights
     threads
-        processor threads of the engine; 0 leaves it to the engine
+        parts into which the engine cuts a batch, each on one processor thread; 0 is one for each core
     workers
-        batches translated at the same time
+        batches translated at the same time; full ones keep all cores busy, so one is enough
     batch
         most sentences translated at once; 1 turns batching off
     queue

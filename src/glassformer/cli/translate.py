@@ -37,10 +37,10 @@ class Where:
     """code of the language to translate from"""
     to: str = ""
     """code of the language to translate into"""
-    engine: Literal["auto", "torch", "ctranslate2"] = "auto"
-    """auto takes the fastest that is installed and can do what is asked"""
+    engine: Literal["auto", "torch", "ctranslate2", "ctranslate2-int8"] = "auto"
+    """auto takes the fastest that is installed and can do what is asked; int8 is faster, but rounds"""
     threads: int = 0
-    """batches translated at the same time, each on one processor thread; 0 leaves it to the engine"""
+    """batches translated at the same time, each on one processor thread; 0 is one for each core"""
     errors: Literal["strict", "replace"] = "strict"
     """bytes that are not UTF-8: stop and say where, or put U+FFFD in their place"""
     line_buffered: Annotated[bool, FLAG] = False
@@ -182,12 +182,8 @@ def _warn(number: int, translation: Translation) -> None:
 
 
 def _translator(where: Where) -> Translator:
-    import torch
-
     from glassformer.translate import choose_shipped, load, speaks
 
-    if where.threads > 1:
-        torch.set_num_threads(1)
     if not where.model:
         return load(choose_shipped(where.from_, where.to), where.engine, threads=where.threads)
     translator = load(where.model, where.engine, threads=where.threads)

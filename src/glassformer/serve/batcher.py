@@ -19,6 +19,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 T = TypeVar("T")
 
+ROUNDS = 5
+"""how often a batch that still grows is waited for"""
 SHORT = 64
 """costs up to this go together whatever the first item costs"""
 
@@ -133,8 +135,7 @@ class Batcher(Generic[Item, Result]):
         """One worker: take a batch, run it, hand the results out."""
         while True:
             await self._filled.wait()
-            if self.linger and len(self._waiting) < self.size:
-                await asyncio.sleep(self.linger)
+            await self._wait_for_company()
             batch = self._take()
             if not batch:
                 continue
@@ -144,6 +145,16 @@ class Batcher(Generic[Item, Result]):
             finally:
                 self._running -= len(batch)
                 self._rest()
+
+    async def _wait_for_company(self) -> None:
+        """A moment, and another one as long as more comes: those just answered may ask again at once."""
+        for _ in range(ROUNDS if self.linger else 0):
+            before = len(self._waiting)
+            if before >= self.size:
+                return
+            await asyncio.sleep(self.linger)
+            if len(self._waiting) <= before:
+                return
 
     def _take(self) -> list[_Job[Item, Result]]:
         """The first item and those behind it that go well with it."""

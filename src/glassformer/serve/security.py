@@ -28,6 +28,7 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
     "cache-control": "no-store",
 }
+_ENCODED = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 _LINGER_SECONDS, _LINGER_BYTES = 2.0, 16 << 20
 
 
@@ -130,8 +131,7 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             present = {name.lower() for name, _ in message["headers"]}
-            ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-            added = [(name, value) for name, value in ours if name not in present]
+            added = [(name, value) for name, value in _ENCODED if name not in present]
             message["headers"] = [*message["headers"], *added]
         await self._send(message)
 

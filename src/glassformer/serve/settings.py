@@ -38,7 +38,7 @@ class ServeSettings:
     batch_characters: int = 8192
     """most characters translated at once, each sentence counted as long as the longest"""
     linger: float = 0.002
-    """seconds that a first sentence waits for company"""
+    """seconds that a first sentence waits for company; a few times that while more keeps coming"""
     workers: int = 1
     """batches translated at the same time"""
     connections: int = 512

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.serve.batcher import Batcher, BusyError
+from glassformer.serve.batcher import ROUNDS, Batcher, BusyError
 
 
 class Work:
@@ -58,6 +58,23 @@ def test_small_requests_become_one_batch_and_answers_find_their_way() -> None:
 
     run(work, story, linger=0.02)
     assert len(work.batches) == 1
+
+
+def test_a_batch_that_still_grows_is_waited_for_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    work, tasks, real = Work(), list[asyncio.Task[Any]](), asyncio.sleep
+
+    async def story(batcher: Batcher[str, str]) -> None:
+        async def sleep(seconds: float) -> None:
+            tasks.extend(later(submit(batcher, f"item {len(tasks)}")))  # somebody comes in every such moment
+            await real(0)
+
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        await submit(batcher, "first")
+        monkeypatch.setattr(asyncio, "sleep", real)
+        await asyncio.gather(*tasks)
+
+    run(work, story, linger=0.002)
+    assert len(work.batches[0]) == 1 + ROUNDS
 
 
 def test_what_comes_while_work_is_done_is_the_next_batch() -> None:
