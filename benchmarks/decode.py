@@ -14,6 +14,7 @@ from __future__ import annotations
 import resource
 import statistics
 import time
+import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -168,7 +169,8 @@ class HuggingFace(Decoding):
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
         torch.set_num_threads(cores())
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(Path(self.place) / "hf")
+        with warnings.catch_warnings(action="ignore"):  # a package that would split sentences: ours are lines
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(Path(self.place) / "hf")
         self.model: Any = AutoModelForSeq2SeqLM.from_pretrained(Path(self.place) / "hf").eval()
         # One limit, counted from the start symbol: with `max_new_tokens` beside a `max_length` of the saved
         # generation settings, it warns at every call.
@@ -245,6 +247,7 @@ def run(preset: str = "tiny", beams: int = 4, rounds: int = 5, sentences: int = 
         "corpus": find_text().name,
         "beams": beams,
         "sentences": len(results[TORCH][0]["texts"]),
+        "tokens of an output": results[TORCH][0]["tokens/s"] / results[TORCH][0]["sentences/s"],
         "rounds": rounds,
         "rows": [row(name, measured, results) for name, measured in results.items()],
         "ratios": ratios,
