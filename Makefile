@@ -53,13 +53,13 @@ test-full: $(VENV)/.browser  ## and the long ones: killed processes, load, brows
 	@$(BIN)/python -m pytest -m full
 
 check: $(VENV)/.dev  ## ruff, formatting and types
-	@$(BIN)/ruff check src tests benchmarks
-	@$(BIN)/ruff format --check src tests benchmarks
+	@$(BIN)/ruff check src tests benchmarks examples docs
+	@$(BIN)/ruff format --check src tests benchmarks examples docs
 	@$(BIN)/mypy
 
 format: $(VENV)/.dev  ## let ruff lay the code out
-	@$(BIN)/ruff check --fix src tests benchmarks
-	@$(BIN)/ruff format src tests benchmarks
+	@$(BIN)/ruff check --fix src tests benchmarks examples docs
+	@$(BIN)/ruff format src tests benchmarks examples docs
 
 $(VENV)/.bench: $(VENV)/.run
 	@echo "· installing those that we compare ourselves with"
