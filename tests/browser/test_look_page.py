@@ -277,3 +277,13 @@ def test_a_served_page_asks_its_server(open_page: OpenPage, server: Running) -> 
     page.click("#silence-head")
     page.wait_for_selector("#silenced .panel")
     assert page.locator(".head.off").count() == 1
+    before, after = page.locator("#silenced .text").all()
+    assert before.inner_text() == seen["target"]["text"]
+    head = tuple(page.evaluate("document.querySelector('.head.off').dataset.head").rsplit(":", 1))
+    off = [(head[0], int(head[1]))]
+    without = trace(machine, SENTENCES[0], heads_off=off, continuations=0, ablations=False)
+    assert after.inner_text().startswith(without["target"]["text"])
+    assert f"{without['whole']['bleu']:.1f}" in page.inner_text("#silenced")
+    page.click("#silenced button")
+    page.wait_for_selector("#silenced .panel", state="detached")
+    assert page.locator(".head.off").count() == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -188,6 +189,27 @@ def test_the_inside_of_a_sentence_opens(open_page: OpenPage, server: Running) ->
     inside = opened.value
     inside.wait_for_selector("#source-words button")
     assert "cat" in inside.inner_text("#source-words")
+
+
+def test_with_keys_everything_works_once_the_key_is_given(open_page: OpenPage, tmp_path: Path) -> None:
+    """The inspection too: it opens in a page of its own, and asks the server again from there."""
+    (tmp_path / "keys").write_text("open sesame\n")
+    models = ("--model", str(toy_bundle()), "--engine", "torch")
+    with running_server(*models, "--api-keys", str(tmp_path / "keys")) as server:
+        page = open_page(server.address)
+        page.wait_for_selector("#key-label:not([hidden])")
+        page.fill("#key", "open sesame")
+        page.fill("#text", "The cat sees tea.")
+        read(page)
+        with page.context.expect_page() as opened:
+            page.click("#inspect")
+        inside = opened.value
+        inside.wait_for_selector("#candidate-list button")
+        inside.click("#candidate-list button:not([disabled]) >> nth=0")
+        inside.wait_for_selector("#back:not([hidden])")
+        inside.click(".head >> nth=0")
+        inside.click("#silence-head")
+        inside.wait_for_selector("#silenced .panel")
 
 
 def test_the_description_of_the_api(open_page: OpenPage, server: Running) -> None:

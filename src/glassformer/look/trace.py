@@ -24,7 +24,7 @@ from glassformer.look.pack import pack
 from glassformer.look.patterns import Marks, profiles, tally
 from glassformer.look.run import Run, outcome, scores, search, transformer_of
 from glassformer.look.walk import walk
-from glassformer.look.what_if import ablated, continued
+from glassformer.look.what_if import ablated, continued, whole
 from glassformer.model.build import count_parameters
 from glassformer.model.record import Recorder, record
 from glassformer.model.silence import Head, silence
@@ -80,6 +80,8 @@ def trace(
         "walk": [stage.to_json() for stage in stages],
         **_inside(translator, recorder, run),
     }
+    if run.variant.heads_off:
+        seen["whole"] = whole(run)
     if continuations > 0:
         seen["continuations"] = continued(run, candidates, continuations)
     if ablations:

@@ -33,6 +33,20 @@ def continued(run: Run, candidates: Candidates, most: int) -> dict[str, dict[str
     }
 
 
+def whole(run: Run) -> dict[str, Any]:
+    """What the model says with all its heads, and the BLEU against that of what it says without some."""
+    bundle = run.translator.bundle
+    variants = [Variant(run.variant.prefix, frozenset())]
+    [[best]] = search_variants(bundle.model, run.source, variants, single(run.options))
+    what = outcome(run.translator, best, run.options)
+    said = bundle.tokenizers.target.decode(run.best.tokens)
+    bleu, before = (
+        corpus_bleu([text], [what["text"]], bundle.config.target_language).value
+        for text in (said, what["text"])
+    )
+    return what | {"bleu": bleu, "bleu_before": before, "changed": said != what["text"]}
+
+
 def ablated(run: Run, reference: str) -> dict[str, dict[str, Any]]:
     """The translation without each single head, under `place:head`, with its BLEU.
 

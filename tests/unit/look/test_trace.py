@@ -122,6 +122,24 @@ def test_heads_that_are_off_are_off_in_the_whole_trace(machine: Translator) -> N
     assert seen["request"]["heads_off"] == [["decoder.0.cross", 1], ["encoder.0.self", 0]]
 
 
+def test_without_heads_the_whole_model_stands_beside_it(machine: Translator, seen: dict) -> None:
+    assert "whole" not in seen
+    [(place, head), *_] = [
+        (key.split(":")[0], int(key.split(":")[1]))
+        for key, one in seen["ablations"].items()
+        if one["changed"]
+    ]
+    without = trace(machine, TEXT, heads_off=[(place, head)], continuations=0, ablations=False)
+    kept = {key: without["whole"][key] for key in ("text", "score")}
+    assert kept == {
+        "text": seen["n_best"][0]["text"],
+        "score": pytest.approx(seen["scores"]["score"], abs=1e-5),
+    }
+    assert without["whole"]["changed"]
+    assert without["whole"]["bleu"] == seen["ablations"][f"{place}:{head}"]["bleu"]
+    assert without["whole"]["bleu_before"] == seen["ablations"][f"{place}:{head}"]["bleu_before"]
+
+
 def test_the_tree_holds_the_search(seen: dict) -> None:
     nodes = seen["beam"]["nodes"]
     winner = [node for node in nodes if node["winner"]]

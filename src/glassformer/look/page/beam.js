@@ -69,7 +69,7 @@ function drawHypotheses() {
   byId("hypotheses").replaceChildren(
     el("thead", {}, el("tr", {}, heading("hypothesis", false), heading("sum"), heading("length"), heading("factor"), heading("score"))),
     el("tbody", {}, ...state.trace.n_best.map((one, place) => el("tr", { class: place === 0 ? "best" : "" },
-      el("td", {}, one.text + (one.finished ? "" : ` (${t("unfinished")})`)),
+      el("td", {}, (one.text || t("end")) + (one.finished ? "" : ` (${t("unfinished")})`)),
       ...[fixed(one.log_prob), String(one.length), fixed(one.factor, 2), fixed(one.score)].map((text) => el("td", { class: "n" }, text))))));
 }
 

@@ -78,7 +78,11 @@ function drawSilenced() {
   const host = byId("silenced"), { trace } = state, [key] = state.silenced;
   if (trace.request.heads_off.length) {
     const names = trace.request.heads_off.map(([place, head]) => t("head_of", { place: placeName(place), head: head + 1 }));
-    host.replaceChildren(el("div", { class: "panel" }, el("span", { class: "label" }, t("without", { heads: names.join(", ") })), el("p", { class: "text" }, trace.target.text),
+    const { whole } = trace, said = { ...whole, text: trace.target.text, pieces: trace.target.pieces.filter((piece) => piece !== "</s>") };
+    host.replaceChildren(el("div", { class: "panel" },
+      el("span", { class: "label" }, t("with_all")), el("p", { class: "text" }, whole.text),
+      el("span", { class: "label" }, t("without", { heads: names.join(", ") })), el("p", { class: "text" }, ...differences(whole.pieces, said)),
+      el("p", { class: "label" }, `${t("score")} ${fixed(whole.score)} → ${fixed(trace.scores.score)} · ${t("bleu_whole", { before: fixed(whole.bleu_before, 1), after: fixed(whole.bleu, 1) })}`),
       ...(served() ? [el("button", { type: "button", class: "small", onclick: () => ask({ heads_off: [] }, host) }, t("all_on"))] : [])));
     return;
   }
