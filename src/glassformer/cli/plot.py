@@ -24,7 +24,8 @@ def plot(
     metrics: Path | None = None,
 ) -> None:
     """Draw a figure: forgetting, words, saturation, scores, positions, positions_map, masks, softmax,
-    six_words, schedules, family, errors; of a sentence: attention, heads, word, beam; of a run: training.
+    six_words, schedules, family, errors, uses; of a sentence: attention, heads, word, beam; of a run:
+    training.
 
     Parameters
     ----------

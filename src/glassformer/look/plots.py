@@ -19,6 +19,7 @@ from glassformer.look.basics import BASICS, heads_figure, token_labels
 from glassformer.look.drawing import cells, drawing, numbers
 from glassformer.look.lessons import beam_figure, errors_figure, family_figure, six_words_figure, word_figure
 from glassformer.look.pack import unpack
+from glassformer.look.uses import uses_figure
 from glassformer.model.attention import attend, causal_mask
 from glassformer.model.positions import sinusoids
 from glassformer.model.state import may_attend_lengths
@@ -172,6 +173,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "six_words": six_words_figure,
     "family": family_figure,
     "errors": errors_figure,
+    "uses": uses_figure,
 }
 """figures that need nothing but their name"""
 NAMES = (*FIGURES, "attention", "heads", "word", "beam", "training")
