@@ -5,7 +5,13 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 import glassformer as gf
+from glassformer.bundle import shipped
+from glassformer.look.lessons import word_figure
+from glassformer.look.plots import plot
+from glassformer.look.trace import trace
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "guide" / "examples"
 
@@ -19,3 +25,15 @@ def test_summed_heads_are_found_out() -> None:
     report = gf.check(module.SummedHeads)
     assert not report.ok
     assert "projection of the wrong width" in report.text()
+
+
+@pytest.mark.parametrize(
+    ("text", "occurrences"),
+    [("机器人必须服从人给予它的命令", 1), ("小明养了一只猫，它特别调皮可爱，他非常喜欢它", 2)],
+)
+def test_what_it_looks_at_can_be_drawn(text: str, occurrences: int, tmp_path: Path) -> None:
+    if "zh-en" not in shipped():
+        pytest.skip("there is no Chinese–English bundle in the package")
+    seen = trace(gf.load("zh-en", engine="torch"), text, continuations=0, ablations=False)
+    assert len(word_figure(seen, "它").axes) == occurrences + 1  # and the scale of colours
+    assert plot("word", tmp_path / "word.png", trace=seen, word="它").stat().st_size < 150_000

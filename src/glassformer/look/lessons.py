@@ -85,8 +85,8 @@ def word_figure(trace: dict[str, Any], word: str) -> Figure:
     pieces = [label(piece) for piece in trace["source"]["pieces"]]
     heads_XSS, rows = _encoder_heads(trace)
     with drawing([*pieces, word]) as new:
-        figure = new(1.6 + 0.42 * len(pieces) * len(places), 1.6 + 0.2 * len(rows))
-        panels = figure.subplots(1, len(places), squeeze=False, sharey=True)[0]
+        figure = new(1.8 + 0.42 * len(pieces), 0.4 + (1.1 + 0.2 * len(rows)) * len(places))
+        panels = figure.subplots(len(places), 1, squeeze=False)[:, 0]
         for axes, start in zip(panels, places, strict=True):
             own = [at for at, (a, b) in enumerate(spans) if a < start + len(word) and b > start]
             image = axes.imshow(heads_XSS[:, own].mean(1), cmap="Greens", vmin=0, vmax=1, aspect="auto")
@@ -96,8 +96,8 @@ def word_figure(trace: dict[str, Any], word: str) -> Figure:
             axes.spines[:].set_visible(False)
             for at in own:
                 axes.get_xticklabels()[at].set(color=ACCENT, weight="bold")
+            axes.set_ylabel("layer.head")
             axes.set_xlabel(f"from {word}" if len(places) == 1 else f"from {word}, character {start + 1}")
-        panels[0].set_ylabel("layer.head")
         figure.colorbar(image, ax=list(panels), shrink=0.8)
     return figure
 
