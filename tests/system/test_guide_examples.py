@@ -27,10 +27,10 @@ def test_summed_heads_are_found_out() -> None:
     assert "projection of the wrong width" in report.text()
 
 
-@pytest.mark.parametrize(
-    ("text", "occurrences"),
-    [("机器人必须服从人给予它的命令", 1), ("小明养了一只猫，它特别调皮可爱，他非常喜欢它", 2)],
-)
+ROBOT, CAT = "机器人必须服从人给予它的命令", "小明养了一只猫，它特别调皮可爱，他非常喜欢它"
+
+
+@pytest.mark.parametrize(("text", "occurrences"), [(ROBOT, 1), (CAT, 2)])
 def test_what_it_looks_at_can_be_drawn(text: str, occurrences: int, tmp_path: Path) -> None:
     if "zh-en" not in shipped():
         pytest.skip("there is no Chinese–English bundle in the package")
