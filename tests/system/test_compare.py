@@ -35,7 +35,7 @@ def test_a_small_comparison(tmp_path: Path, extra: list[str], names: list[str]) 
     assert [row["contestant"]["name"] for row in found["rows"]] == names
     for row in found["rows"]:
         assert row["updates"] > 0
-        assert row["seconds"] == pytest.approx(18 / len(names), abs=4)
+        assert row["seconds"] >= 0.99 * 18 / len(names)
         assert len(row["by_group"]) == len(found["groups"]) == 6
     tuned = "--tune" in extra
     assert len(found["rates_tried"]) == (4 * len(names) if tuned else 0)

@@ -59,7 +59,8 @@ def _conditions(result: Result) -> str:
         f"few seconds one after the other, so that a busy machine was busy for all; each its own learning "
         f"rate. {result.metric_label} over {sentences:,} unseen test sentences, greedy search. "
         f"One seed ({machine['seed']}): intervals are over sentences, not over seeds. "
-        f"torch {machine['torch']}, {machine['threads']} threads, {machine['processor']}."
+        f"torch {machine['torch']}, {result.threads}, {machine['processor']}. "
+        "Speeds are this machine's: a graphics card has far more room for work in parallel."
     )
 
 

@@ -67,6 +67,11 @@ class Result:
     def metric_label(self) -> str:
         return METRICS[self.metric][0]
 
+    @property
+    def threads(self) -> str:
+        count = self.machine["threads"]
+        return f"{count} thread{'s' * (count != 1)}"
+
     def find(self, name: str) -> Row | None:
         return next((row for row in self.rows if row.contestant.name == name and not row.trouble), None)
 

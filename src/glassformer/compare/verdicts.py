@@ -151,7 +151,7 @@ def _serial(result: Result) -> Verdict | None:
         outcome,
         f"over {longest} tokens a side {best.title} takes {1000 * best.pass_times[longest]:.1f} ms, the "
         f"Transformer {1000 * ours.pass_times[longest]:.1f} ms (× {ratio:.2f}); time grows like "
-        f"T^{powers[1]:.2f} and T^{powers[0]:.2f} with {result.machine['threads']} threads to share the work",
+        f"T^{powers[1]:.2f} and T^{powers[0]:.2f} on {result.threads}",
     )
 
 
