@@ -5,8 +5,9 @@
 Ours is `glass train` with a recipe of ours. Hugging Face's Marian has the same sizes and tokenizer and a
 standard recipe: Adam, inverse square root after a warm-up, label smoothing, in its documented PyTorch loop.
 Its clock stands still while it validates; ours runs on. Each run can be made alone, goes on where it was
-stopped, and adds its result to the file when it is over. Curves: 200 validation sentences, greedily; the
-figures in the table: all of them, with a beam of 4.
+stopped, and adds its result to the file when it is over; its folder is in `benchmarks/.cache`, and without it
+the run begins anew. Curves: 200 validation sentences, greedily; the figures in the table: all of them, with a
+beam of 4.
 """
 
 from __future__ import annotations
