@@ -77,7 +77,8 @@ def numbers(axes: Axes, values: Tensor, title: str, colours: str, most: float) -
     for row, line in enumerate(values.tolist()):
         for column, value in enumerate(line):
             text = "−∞" if value == float("-inf") else f"{value:.2f}"
-            axes.text(column, row, text, ha="center", va="center")
+            dark = value != float("-inf") and abs(value) > 0.7 * most
+            axes.text(column, row, text, ha="center", va="center", color="white" if dark else INK)
     axes.set_title(title, fontsize=10)
     axes.set(xlabel="key", ylabel="query")
     lines_between(axes, values.shape)
