@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from glassformer.look.drawing import ACCENT, COLOURS, INK, drawing
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 OTHERS = "#b8bcc2"
-DPI = 100
+DPI = 90
 
 
 def draw(parts: Mapping[str, Mapping[str, Any]], folder: Path = IMAGES) -> list[Path]:
@@ -59,12 +60,17 @@ def growth(part: Mapping[str, Any], to: Path) -> Path:
             points = part["points"][row["against"]]
             xs, ys = [point[0] for point in points], [point[1] for point in points]
             axes.loglog(xs, ys, "o", color=ACCENT, markersize=4)
-            middle = sum(range(len(xs))) // len(xs)
-            line = [ys[middle] * (x / xs[middle]) ** row["exponent"] for x in xs]
+            # A line of least squares goes through the means, here of logarithms.
+            across, up = statistics.geometric_mean(xs), statistics.geometric_mean(ys)
+            line = [up * (x / across) ** row["exponent"] for x in xs]
             axes.loglog(xs, line, color=INK, linewidth=0.8, label=f"∝ x^{row['exponent']:.2f}")
             axes.set_xlabel(row["against"], fontsize=8)
             axes.set_ylabel(row["cost"], fontsize=8)
-            axes.tick_params(labelsize=7)
+            axes.set_xticks(xs, [f"{x:,}" for x in xs], minor=False)
+            axes.set_xticks([], minor=True)
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter("{x:g}" if max(ys) < 10 * min(ys) else "")
+            axes.tick_params(labelsize=7, which="both")
             axes.legend(fontsize=8, frameon=False)
         for axes in list(panels)[len(rows) :]:
             axes.set_visible(False)
