@@ -19,7 +19,8 @@ ORDER = """
     text/mapped text/tokenizer text/words text/pairs text/dates text/packages text/sources text/corpus
     data/__init__ data/batch data/store
     model/__init__ model/record model/silence model/state model/parts model/positions model/scores
-    model/attention model/layers model/stacks model/families model/seq2seq model/transformer model/recurrent
+    model/attention model/layers model/stacks model/families model/masks model/seq2seq model/transformer
+    model/recurrent
     model/vectors
     model/build
     compat/masks compat/checks compat/attention compat/transformer compat/__init__
@@ -37,12 +38,12 @@ ORDER = """
     train/family_prepare train/prepare train/probe train/card train/curves train/run
     look/__init__ look/pack look/tree look/patterns look/variants look/run look/walk look/what_if
     look/trace look/page look/explain look/show look/heads look/ablate look/drawing
-    look/six_words look/basics look/lessons look/plots
+    look/reader look/six_words look/basics look/lessons look/uses look/plots
     compare/__init__ compare/language compare/contestants compare/ablations compare/texts compare/screen
     compare/race compare/measure compare/result compare/verdicts compare/figures compare/report compare/run
     serve/__init__ serve/settings serve/batcher serve/answers serve/fields serve/languages serve/models
     serve/detect serve/markup serve/metrics serve/security serve/run serve/schemas serve/segments
-    serve/service serve/libretranslate serve/words serve/explore serve/app
+    serve/service serve/libretranslate serve/words serve/explore serve/family serve/app
     check/__init__ check/mask_forms check/mistakes check/report check/tools check/build check/calling
     check/attention check/evaluation check/heads check/losses check/mask_functions check/masking
     check/layers check/models check/positions check/subjects check/adapters check/adapt check/transformer

@@ -26,7 +26,7 @@ def explain(
     model
         a bundle, or the name of one that the package brings (default: English to Spanish)
     step
-        which word of the translation is chosen, from 1
+        which word of the translation is chosen, from 1; for a language model, which word of the text
     language
         en or zh
     all_layers
@@ -34,11 +34,18 @@ def explain(
     beams
         beam size of the search
     """
+    from glassformer.bundle import load_reader, task_of
+    from glassformer.look.explain import Explanation
     from glassformer.look.explain import explain as walk_through
     from glassformer.translate import choose_shipped, load
 
-    translator = load(model or choose_shipped(), engine="torch")
-    found = walk_through(translator, text, step=step, beams=beams)
+    if model and task_of(model) != "translate":
+        from glassformer.look.reader import explain_reader
+
+        found: Explanation = explain_reader(load_reader(model), text, step=step)
+    else:
+        translator = load(model or choose_shipped(), engine="torch")
+        found = walk_through(translator, text, step=step, beams=beams)
     if sys.stdout.isatty():
         found.print(language, all_layers)
     else:

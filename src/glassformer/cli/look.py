@@ -42,6 +42,7 @@ def look(text: str, how: Look = Look()) -> None:  # noqa: B008 - frozen
     text
         one sentence
     """
+    from glassformer.bundle import load_reader, task_of
     from glassformer.config import CorpusConfig
     from glassformer.errors import RequestError
     from glassformer.look.ablate import ablate_each
@@ -51,11 +52,18 @@ def look(text: str, how: Look = Look()) -> None:  # noqa: B008 - frozen
     from glassformer.translate import choose_shipped, load
     from glassformer.weights import atomic_file
 
-    translator = load(how.model or choose_shipped(), engine="torch")
     if how.out.is_dir():
         raise RequestError(
             f"--out {how.out} is a directory; give the page a name, such as {how.out}/look.html"
         )
+    if how.model and task_of(how.model) != "translate":
+        from glassformer.look.reader import reader_page
+
+        with atomic_file(how.out) as file:
+            file.write(reader_page(load_reader(how.model), text).encode())
+        print(how.out.resolve().as_uri())
+        return
+    translator = load(how.model or choose_shipped(), engine="torch")
     with _waiting("looking: every forced word and every head is a translation of its own"):
         seen = trace(
             translator,

@@ -80,11 +80,16 @@ def serve(
         raise ConfigError(problems)
     sock = open_port(host, port)
 
-    from glassformer.bundle import shipped
+    from glassformer.bundle import load_reader, shipped, task_of
     from glassformer.serve.app import create_app
     from glassformer.translate import load
 
-    app = create_app([load(name, engine=engine, threads=threads) for name in model or shipped()], settings)
+    names = list(model or shipped())
+    readers = [name for name in names if task_of(name) != "translate"]
+    translators = [load(name, engine=engine, threads=threads) for name in names if name not in readers]
+    app = create_app(translators, settings, [load_reader(name) for name in readers])
+    for line in app.state.family.lines():
+        print(line)
     for served in app.state.service.models.by_name.values():
         print(f"{served.name}: {served.source} to {served.target}")
     address = f"[{host}]" if ":" in host else host

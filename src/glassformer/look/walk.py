@@ -25,11 +25,13 @@ from glassformer.model.attention import (
     merge_heads,
     softmax_where,
 )
+from glassformer.model.families import Classifier, LanguageModel, PatchEmbedding, Reader, patches
 from glassformer.model.layers import Embedding, FeedForward, GatedFeedForward, PostNorm, PreNorm
 from glassformer.model.parts import RMSNorm
 from glassformer.model.positions import Learned, Rotary, Sinusoidal
 from glassformer.model.scores import Additive, Bilinear, Projected
 from glassformer.model.silence import loudness
+from glassformer.model.stacks import Encoder
 from glassformer.model.transformer import Transformer
 
 FIRST = 8
@@ -77,6 +79,14 @@ def walk(model: Transformer, source: Sequence[int], target: Sequence[int]) -> li
         return walker.stages
 
 
+def walk_reader(model: Reader, ids: Sequence[int]) -> list[Stage]:
+    """Every stage of a member of the family: from the ids that it reads to its probabilities."""
+    with torch.inference_mode():
+        walker = _Walker()
+        walker.read(model, torch.tensor([list(ids)], device=model.output_weight.device))
+        return walker.stages
+
+
 class _Walker:
     """Goes through the parts and notes each tensor on the way."""
 
@@ -92,12 +102,32 @@ class _Walker:
     def encode(self, model: Transformer, ids_BS: Tensor) -> Tensor:
         self.side = "source"
         x_BSD = self.embed(model.source_embedding, ids_BS, "encoder.embedding", "S")
-        for number, layer in enumerate(model.encoder.layers):
-            place = f"encoder.{number}"
+        return self.stack(model.encoder, x_BSD, causal=False)
+
+    def read(self, model: Reader, ids_BT: Tensor) -> None:
+        causal = isinstance(model, LanguageModel)
+        self.side = "target" if causal else "source"
+        letter = "T" if causal else "S"
+        if isinstance(model.embedding, PatchEmbedding):
+            patches_BPX = patches(model.embedding.levels_V[ids_BT[:, :-1]], model.embedding.patch)
+            self.note("ids", "encoder.embedding", "pixels → patches", "B S X", patches_BPX)
+            x_BTD = model.embedding(ids_BT[:, :-1])
+            self.note("embedded", "encoder.embedding", "x = patch W + b + P[p]", "B S D", x_BTD)
+        else:
+            x_BTD = self.embed(model.embedding, ids_BT, model.embedding.place, letter)
+        states_BTD = self.stack(model.encoder, x_BTD, causal=causal)
+        if isinstance(model, Classifier):
+            states_BTD = states_BTD.mean(1, keepdim=True)
+            self.note("pooled", "output", "mean of all states", "B 1 D", states_BTD)
+        self.decide(model.output(states_BTD), model.output_bias is not None, letter)
+
+    def stack(self, encoder: Encoder, x_BSD: Tensor, *, causal: bool) -> Tensor:
+        for number, layer in enumerate(encoder.layers):
+            place = f"{encoder.place}.{number}"
             x_BSD = self.residual(
                 layer.attention_residual,
                 x_BSD,
-                partial(self.attend_self, layer.attention, causal=False),
+                partial(self.attend_self, layer.attention, causal=causal),
                 f"{place}.self",
             )
             x_BSD = self.residual(
@@ -106,7 +136,7 @@ class _Walker:
                 partial(self.feed_forward, layer.feed_forward, f"{place}.feed_forward"),
                 f"{place}.feed_forward",
             )
-        return self.final_norm(model.encoder.final_norm, x_BSD, "encoder")
+        return self.final_norm(encoder.final_norm, x_BSD, encoder.place)
 
     def decode(self, model: Transformer, memory_BSD: Tensor, ids_BT: Tensor) -> None:
         self.side = "target"
@@ -132,11 +162,13 @@ class _Walker:
                 f"{place}.feed_forward",
             )
         states_BTD = self.final_norm(model.decoder.final_norm, x_BTD, "decoder")
-        logits_BTV = model.output(states_BTD)
-        bias = " + b" if model.output_bias is not None else ""
-        self.note("logits", "output", f"z = x Eᵀ{bias}", "B T V", logits_BTV)
+        self.decide(model.output(states_BTD), model.output_bias is not None, "T")
+
+    def decide(self, logits_BTV: Tensor, has_bias: bool, letter: str) -> None:
+        bias = " + b" if has_bias else ""
+        self.note("logits", "output", f"z = x Eᵀ{bias}", f"B {letter} V", logits_BTV)
         best_BTV = logits_BTV.softmax(-1).sort(-1, descending=True).values
-        self.note("softmax", "output", "p = softmax(z)", "B T V", best_BTV)
+        self.note("softmax", "output", "p = softmax(z)", f"B {letter} V", best_BTV)
 
     def embed(self, embedding: Embedding, ids_BT: Tensor, place: str, letter: str) -> Tensor:
         self.note("ids", place, "text → pieces → ids", f"B {letter}", ids_BT)

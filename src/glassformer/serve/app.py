@@ -14,8 +14,11 @@ from fastapi.responses import Response
 from starlette.middleware.cors import CORSMiddleware
 
 from glassformer import __version__
+from glassformer.bundle import Bundle
 from glassformer.errors import ConfigError
+from glassformer.model.families import Reader
 from glassformer.serve import answers, explore, libretranslate
+from glassformer.serve.family import Readers, router_for
 from glassformer.serve.models import Models
 from glassformer.serve.security import Shield
 from glassformer.serve.service import Service
@@ -25,12 +28,17 @@ from glassformer.translate import Translator
 _PAGES = {"/": "index.html", "/docs": "docs.html"}
 
 
-def create_app(translators: Iterable[Translator], settings: ServeSettings | None = None) -> FastAPI:
-    """An ASGI application that serves these models."""
+def create_app(
+    translators: Iterable[Translator],
+    settings: ServeSettings | None = None,
+    readers: Iterable[Bundle[Reader]] = (),
+) -> FastAPI:
+    """An ASGI application that serves these models; `readers` are those that do not translate."""
     settings = settings or ServeSettings()
     if problems := settings.problems():
         raise ConfigError(problems)
-    service = Service(Models.of(translators), settings)
+    family = Readers(readers)
+    service = Service(Models.of(translators, may_be_none=bool(len(family))), settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -50,6 +58,9 @@ def create_app(translators: Iterable[Translator], settings: ServeSettings | None
     answers.install(app)
     app.include_router(libretranslate.router)
     app.include_router(explore.router)
+    if len(family):
+        app.include_router(router_for(family))
+    app.state.family = family
     _add_pages(app)
     if settings.cors:
         app.add_middleware(

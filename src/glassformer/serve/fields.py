@@ -66,6 +66,29 @@ class Fields:
             raise RefusedError(400, f"Invalid request: {name} parameter must be <= {most}")
         return max(least, number)
 
+    def real(self, name: str, default: float, least: float, most: float) -> float:
+        value = self._values.get(name)
+        if value is None or value == "":
+            return default
+        try:
+            if isinstance(value, (bool, list, dict)):
+                raise ValueError
+            number = float(value)
+        except (ValueError, OverflowError):
+            raise RefusedError(400, f"Invalid request: {name} parameter is not a number") from None
+        if not least <= number <= most:
+            raise RefusedError(400, f"Invalid request: {name} must be from {least:g} to {most:g}")
+        return number
+
+    def flag(self, name: str) -> bool:
+        """true or false; a form can only write it out."""
+        value = self._values.get(name)
+        if value in (None, "", False, "false", "0"):
+            return False
+        if value in (True, "true", "1"):
+            return True
+        raise RefusedError(400, f"Invalid request: {name} must be true or false")
+
     def heads(self, name: str, most: int = 512) -> list[tuple[str, int]]:
         """A list of [place, head]: which heads are switched off."""
         value = self._values.get(name) or []

@@ -43,17 +43,17 @@ class Sentence:
 class Models:
     """Chosen by name, or by languages. A name is looked up here and nowhere else: it is never a path."""
 
-    def __init__(self, models: Iterable[Model]) -> None:
+    def __init__(self, models: Iterable[Model], may_be_none: bool = False) -> None:
         self.by_name: dict[str, Model] = {}
         for model in models:
             if model.name in self.by_name:
                 raise RequestError(f"two models are called {model.name}: rename one of the directories")
             self.by_name[model.name] = model
-        if not self.by_name:
+        if not self.by_name and not may_be_none:
             raise RequestError("a server needs at least one model: glass serve --model DIRECTORY")
 
     @staticmethod
-    def of(translators: Iterable[Translator]) -> Models:
+    def of(translators: Iterable[Translator], may_be_none: bool = False) -> Models:
         """Named after their directories; a training run's bundle after the run."""
         found: list[Model] = []
         for translator in translators:
@@ -67,7 +67,7 @@ class Models:
             )
             source, target = canonical(config.source_language), canonical(config.target_language)
             found.append(Model(called, translator, source, target))
-        return Models(found)
+        return Models(found, may_be_none)
 
     def __iter__(self) -> Iterable[Model]:
         return iter(self.by_name.values())

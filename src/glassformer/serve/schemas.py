@@ -44,6 +44,14 @@ class Word(BaseModel):
     probability: float = Field(ge=0, le=1.001)
 
 
+class Written(BaseModel):
+    text: str = Field(description="the prompt and what follows it")
+    log_prob: float
+    score: float = Field(description="log_prob after the length penalty")
+    tokens: int = Field(description="how many were written")
+    finished: bool = Field(description="the line came to its end")
+
+
 Q = {"type": "string", "description": "text", "example": "Hello, world."}
 KEY = {"type": "string", "description": "API key, if the server asks for one"}
 MODEL = {"type": "string", "description": "a model's name, as /models lists it"}
@@ -131,6 +139,36 @@ words = _route(
     _gives(list[Word], "the likeliest first"),
     _takes({"q": Q, **_WISH}, ["q", "source", "target"]),
 )
+generate = _route(
+    "Family",
+    _gives(Written, "the text; with stream, one event a part"),
+    _takes(
+        {
+            "prompt": {"type": "string", "description": "how the text begins"},
+            "max_tokens": {"type": "integer", "minimum": 1, "maximum": 512, "default": 60},
+            "beams": BEAMS,
+            "sample": {"type": "boolean", "default": False, "description": "draw at random"},
+            "temperature": {"type": "number", "minimum": 0.01, "maximum": 100, "default": 1},
+            "top_k": {"type": "integer", "minimum": 0, "default": 0},
+            "top_p": {"type": "number", "minimum": 0.001, "maximum": 1, "default": 1},
+            "seed": {"type": "integer", "minimum": 0, "default": 0},
+            "stream": {"type": "boolean", "default": False},
+            "model": MODEL,
+            "api_key": KEY,
+        },
+        [],
+    ),
+)
+_LABELLING = {
+    "q": {"oneOf": [Q, {"type": "array", "items": {"type": "string"}, "minItems": 1}]},
+    "model": MODEL,
+    "api_key": KEY,
+}
+_COUNT = {"n_best": {"type": "integer", "minimum": 1, "maximum": 100, "default": 3}}
+classify = _route(
+    "Family", _gives(dict[str, Any], "labels, best first"), _takes({**_LABELLING, **_COUNT}, ["q"])
+)
+tag = _route("Family", _gives(dict[str, Any], "words with their labels"), _takes(_LABELLING, ["q"]))
 inspect = _route(
     "Glassformer",
     _gives(dict[str, Any], "everything that can be seen"),

@@ -1,0 +1,121 @@
+"""Serving models that do not translate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from fastapi.testclient import TestClient
+
+from glassformer.bundle import Bundle
+from glassformer.config import BundleConfig, ModelConfig
+from glassformer.errors import RequestError
+from glassformer.generate import Generator
+from glassformer.label import Labeller
+from glassformer.model.build import build_reader
+from glassformer.model.families import Reader
+from glassformer.serve.app import create_app
+from glassformer.text.tokenizer import TokenizerPair, train_tokenizer
+
+
+def make(task: str) -> Bundle[Reader]:
+    source = train_tokenizer("symbols", ["the old dog barks at a red cat"])
+    labels = train_tokenizer("symbols", ["GOOD BAD"])
+    pair = (
+        TokenizerPair(source, source, True)
+        if task == "language_model"
+        else TokenizerPair(source, labels, False)
+    )
+    shape = ModelConfig(
+        encoder_layers=1, decoder_layers=1, width=16, feed_forward=24, heads=2, dropout=0.0, max_length=32
+    )
+    torch.manual_seed(0)
+    model = build_reader(task, shape, pair.vocabulary()).eval()
+    return Bundle(BundleConfig(task=task, vocabulary=pair.vocabulary(), model=shape), pair, model)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def writer() -> Bundle[Reader]:
+    return make("language_model")
+
+
+@pytest.fixture(scope="module")
+def client(writer: Bundle[Reader]) -> Iterator[TestClient]:
+    bundles = [writer, make("classify"), make("tag")]
+    for bundle, name in zip(bundles, ("writer", "judge", "tagger"), strict=True):
+        bundle.path = Path(name)
+    with TestClient(create_app([], readers=bundles), raise_server_exceptions=False) as client:
+        yield client
+
+
+def test_generate(client: TestClient, writer: Bundle[Reader]) -> None:
+    answer = client.post("/generate", json={"prompt": "the old", "max_tokens": 5})
+    expected = Generator(writer).generate("the old", max_tokens=5)[0]
+    assert answer.status_code == 200
+    assert answer.json()["text"] == expected.text
+    drawn = {"prompt": "the", "sample": True, "seed": 3, "temperature": 2.0, "top_p": 0.9}
+    first, again = (client.post("/generate", json=drawn).json() for _ in range(2))
+    assert first == again
+    assert client.post("/generate", data={"prompt": "the", "sample": "true", "seed": "3"}).status_code == 200
+
+
+def test_a_stream_says_the_same(client: TestClient) -> None:
+    asked = {"prompt": "a red", "max_tokens": 6}
+    whole = client.post("/generate", json=asked).json()["text"]
+    answer = client.post("/generate", json={**asked, "stream": True})
+    events = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line]
+    assert "".join(event["text"] for event in events) == whole
+    assert events[-1]["done"] is True
+
+
+def test_classify_and_tag(client: TestClient) -> None:
+    one = client.post("/classify", json={"q": "the dog", "n_best": 2}).json()["labels"]
+    assert {label["name"] for label in one} == {"GOOD", "BAD"}
+    both = client.post("/classify", json={"q": ["the dog", "a cat"], "model": "judge"}).json()["labels"]
+    assert [label["name"] for label in both[0]] == [label["name"] for label in one]
+    assert both[0][0]["probability"] == pytest.approx(one[0]["probability"], abs=1e-5)
+    words = client.post("/tag", json={"q": "the old dog"}).json()["words"]
+    assert [word["word"] for word in words] == ["the", "old", "dog"]
+    assert words[0]["label"]["name"] == Labeller(make("tag")).tag(["the old dog"])[0][0].label.name
+
+
+@pytest.mark.parametrize(
+    ("route", "fields", "said"),
+    [
+        ("/generate", {"prompt": "the", "model": "x"}, "there is no model of this name; there are writer"),
+        ("/generate", {"prompt": "the", "sample": True, "temperature": 0}, "temperature must be from 0.01"),
+        ("/generate", {"prompt": "the", "sample": "maybe"}, "sample must be true or false"),
+        ("/generate", {"prompt": "the " * 40}, "the prompt has 40 tokens, and this model reads 32"),
+        ("/generate", {"prompt": "the", "max_tokens": 9999}, "max_tokens parameter must be <= 512"),
+        ("/classify", {"q": " "}, "nothing to label"),
+        ("/classify", {}, "missing q"),
+        ("/tag", {"q": "the " * 40}, "the text has 40 tokens; this model reads 31"),
+    ],
+)
+def test_what_is_wrong_is_said(client: TestClient, route: str, fields: dict[str, object], said: str) -> None:
+    answer = client.post(route, json=fields)
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]
+
+
+def test_the_description_knows_the_routes_that_are_there(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    assert {"/generate", "/classify", "/tag"} <= set(paths)
+
+
+def test_a_server_needs_something_to_serve() -> None:
+    with pytest.raises(RequestError, match="at least one model"):
+        create_app([])
+    with pytest.raises(RequestError, match="only guesses hidden words"):
+        create_app([], readers=[make_masked()])
+
+
+def make_masked() -> Bundle[Reader]:
+    bundle = make("language_model")
+    config = BundleConfig(
+        task="masked_language_model", vocabulary=bundle.config.vocabulary, model=bundle.config.model
+    )
+    return Bundle(config, bundle.tokenizers, bundle.model)
