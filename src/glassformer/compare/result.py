@@ -65,7 +65,7 @@ class Result:
 
     @property
     def metric_label(self) -> str:
-        return METRICS[self.metric][0]
+        return METRICS[self.metric]
 
     @property
     def threads(self) -> str:

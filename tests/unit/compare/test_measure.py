@@ -37,17 +37,19 @@ def test_quality_is_higher_when_it_is_better() -> None:
         assert quality(metric, right, right) == pytest.approx(100)
         assert quality(metric, ["a b x d", "x"], right) < 60
     assert quality("words", ["z " * 50, "z"], right) == 0
+    assert quality("words", ["z " * 50, "e f g h"], right) == 50  # endless babble costs its own sentence only
 
 
 def test_a_difference_has_a_sign_and_an_interval() -> None:
     draw = random.Random(0)
     right = [" ".join(draw.choices("abcdef", k=6)) for _ in range(80)]
-    worse = [text[:-1] + "x" for text in right]
+    worse = [text[:-1] + "x" if n % 3 else text for n, text in enumerate(right)]
     for metric in ("words", "exact"):
         found = difference(metric, worse, right, right)
         assert found.points < 0
         assert found.low <= found.points <= found.high
         assert found.clear
+        assert found.points == pytest.approx(quality(metric, worse, right) - 100)
         same = difference(metric, right, right, right)
         assert (same.points, same.clear) == (0, False)
 
