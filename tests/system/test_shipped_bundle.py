@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from glassformer.cli import translate as command
 from glassformer.errors import RequestError
 from glassformer.text.lines import read_lines
 from glassformer.translate import Options, Translation, Translator, choose_shipped, load
@@ -263,3 +264,13 @@ def test_a_line_does_not_feel_the_batch(translator: Translator) -> None:
         assert [one.score for one in apart] == pytest.approx(
             [one.score for one in together[:6]], abs=RELATIVE
         )
+
+
+def test_the_command_says_which_engine_and_why(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ctranslate2")
+    command.translate("Thank you.", show=command.Show(verbose=True))
+    said, notes = capfd.readouterr()
+    assert said.strip()
+    assert "engine ctranslate2: the fastest that is installed" in notes
+    command.translate("Thank you.", show=command.Show(verbose=True), how=command.How(stop="exact"))
+    assert "engine torch: ctranslate2 can't do this: it has no stop = 'exact'" in capfd.readouterr().err
