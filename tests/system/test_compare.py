@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.compare.contestants import SWEEP
+
 
 def glass(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "glassformer", "compare", *arguments]
@@ -38,7 +40,7 @@ def test_a_small_comparison(tmp_path: Path, extra: list[str], names: list[str]) 
         assert row["seconds"] >= 0.99 * 18 / len(names)
         assert len(row["by_group"]) == len(found["groups"]) == 6
     tuned = "--tune" in extra
-    assert len(found["rates_tried"]) == (4 * len(names) if tuned else 0)
+    assert len(found["rates_tried"]) == (len(SWEEP) * len(names) if tuned else 0)
     text = (to / "README.md").read_text("utf-8")
     assert ("## Learning rates that were tried" in text) == tuned
     assert "| Transformer |" in done.stdout

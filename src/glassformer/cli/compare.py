@@ -48,7 +48,7 @@ class Compare:
     """train on pairs of at most so many tokens a side, so that the test has longer ones than training
     (0: 24 for the made-up language, else nothing is left out)"""
     tune: Flag = False
-    """try four learning rates for each contestant first, on validation pairs; takes as long again"""
+    """try five learning rates for each contestant first, on validation pairs; takes as long again"""
     seed: int = 1
     """decides the data, the initial weights and the order of training"""
     threads: int = 0

@@ -27,7 +27,7 @@ from glassformer.compare.screen import Screen
 from glassformer.compare.texts import LANGUAGE, Texts, gather
 from glassformer.errors import RequestError
 
-TUNING = 0.25
+TUNING = 0.2
 """share of a contestant's time that each of the tried rates gets"""
 TESTING, TIMING = 8.0, 20.0
 """seconds that testing one contestant and timing all of them are expected to take"""
