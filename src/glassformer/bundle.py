@@ -140,6 +140,7 @@ def _read(path: str | Path, tasks: Collection[str]) -> tuple[Path, BundleConfig,
     """All of a bundle but its weights, checked."""
     path = find(path)
     config = settings.read(BundleConfig, path / CONFIG)
+    _check_whole(path / CONFIG)
     if config.task not in tasks:
         does, command = COMMANDS[config.task]
         wanted = " or ".join(COMMANDS[task][0] for task in tasks)
@@ -148,6 +149,12 @@ def _read(path: str | Path, tasks: Collection[str]) -> tuple[Path, BundleConfig,
     _check_vocabulary(path, config.vocabulary, tokenizers)
     _check_size(path, config)
     return path, config, tokenizers
+
+
+def _check_whole(path: Path) -> None:
+    """Half of a TOML file is often valid TOML, and defaults would silently stand in for the rest."""
+    if "[search]" not in path.read_text("utf-8-sig"):
+        raise BundleError(f"{path} ends before its last table, [search]: it was cut short; copy it anew")
 
 
 def _fill(

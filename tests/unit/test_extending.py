@@ -147,7 +147,7 @@ def test_built_in_names_are_taken_and_own_ones_may_be_given_anew(page: dict[str,
         pass
 
     assert extend.score("cosine")(lambda heads, head_width: Other()) is extend.SCORES["cosine"]
-    assert extend.names("score") == ["cosine"]
+    assert "cosine" in extend.names("score")  # beside what other tests may have plugged in
     model = build_model(ModelConfig(1, 1, 16, 32, 4, score="cosine"), VOCABULARY)  # type: ignore[arg-type]
     assert type(model.encoder.layers[0].attention.score) is Other
 
