@@ -8,8 +8,8 @@ sentences, the beam, at most LONGEST tokens, hypotheses divided by their length,
 worth of them has ended, one translation each. Everyone does it by its best settings on this machine. Beside
 the speed stand the latency of one short sentence asked alone, and how many texts are ours, letter by letter.
 
-A base model would need hours on a few cores until its outputs are as long as translations; it is told a
-length instead, the same for every sentence and every contestant.
+A base model would need hours on a few cores until its outputs are as long as translations. Its end of
+sentence is made impossible instead, so that every output is as long as it may be: the same for everyone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ def prepare(preset: str) -> Path:
     if not (place / "model").is_dir():
         keep_memory()
         train(_recipe(preset), place)
+        if preset in EXACTLY:
+            endless(Bundle.load(place / "model")).save(place / "model")
     bundle = Bundle.load(place / "model")
     for name, export in (
         ("hf", lambda to: huggingface.export_bundle(bundle, to)),
@@ -60,6 +62,21 @@ def prepare(preset: str) -> Path:
         if not (place / name).exists():
             print(export(place / name))
     return place
+
+
+def endless(bundle: Bundle) -> Bundle:
+    """The same model, but that it never ends a sentence by itself."""
+    from glassformer.model.build import build_model
+
+    config = replace(bundle.config, model=replace(bundle.config.model, output_bias=True))
+    model = build_model(config.model, config.vocabulary)
+    missing, _ = model.load_state_dict(bundle.model.state_dict(), strict=False)
+    assert model.output_bias is not None
+    assert len(missing) == 1, missing
+    with torch.no_grad():
+        model.output_bias.zero_()
+        model.output_bias[config.vocabulary.eos] = -1e4
+    return Bundle(config, bundle.tokenizers, model, bundle.card)
 
 
 def _recipe(preset: str) -> Recipe:
@@ -93,7 +110,7 @@ class Decoding:
 
     def __post_init__(self) -> None:
         self.texts = find_text().read("test")[0][: self.sentences]
-        self.fewest, self.most = self.exactly, self.exactly or LONGEST
+        self.most = self.exactly or LONGEST
         self.bundle = Bundle.load(Path(self.place) / "model")
         self.open()
         self.translate(self.texts[:64])
@@ -145,9 +162,7 @@ class OurTorch(Decoding):
         self.translator = Translator(self.bundle, engine="torch", threads=cores())
 
     def translate(self, texts: Sequence[str]) -> list[str]:
-        found = self.translator.translate(
-            texts, beams=self.beams, min_length=self.fewest, max_length=self.most
-        )
+        found = self.translator.translate(texts, beams=self.beams, max_length=self.most)
         return [translation.text for translation in found]
 
 
@@ -184,7 +199,6 @@ class HuggingFace(Decoding):
         # One limit, counted from the start symbol: with `max_new_tokens` beside a `max_length` of the saved
         # generation settings, it warns at every call.
         self.model.generation_config.max_length = self.most + 1
-        self.model.generation_config.min_length = self.fewest + 1 if self.fewest else 0
 
     def translate(self, texts: Sequence[str]) -> list[str]:
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
@@ -221,7 +235,7 @@ class Direct(Decoding):
         tokens = [[self.names[i] for i in ids] for ids in tokenizers.source.encode_batch(texts)]
         results = self.model.translate_batch(
             tokens, beam_size=self.beams, max_batch_size=1024, batch_type="tokens",
-            min_decoding_length=self.fewest, max_input_length=0, max_decoding_length=self.most,
+            min_decoding_length=0, max_input_length=0, max_decoding_length=self.most,
         )  # fmt: skip
         return tokenizers.target.decode_batch([[self.places[t] for t in r.hypotheses[0]] for r in results])
 
