@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import glassformer as gf
-from glassformer.bundle import shipped
 from glassformer.look.lessons import word_figure
 from glassformer.look.plots import plot
 from glassformer.look.trace import trace
@@ -32,8 +31,6 @@ ROBOT, CAT = "机器人必须服从人给予它的命令", "小明养了一只�
 
 @pytest.mark.parametrize(("text", "occurrences"), [(ROBOT, 1), (CAT, 2)])
 def test_what_it_looks_at_can_be_drawn(text: str, occurrences: int, tmp_path: Path) -> None:
-    if "zh-en" not in shipped():
-        pytest.skip("there is no Chinese–English bundle in the package")
     seen = trace(gf.load("zh-en", engine="torch"), text, continuations=0, ablations=False)
     assert len(word_figure(seen, "它").axes) == occurrences + 1  # and the scale of colours
     assert plot("word", tmp_path / "word.png", trace=seen, word="它").stat().st_size < 150_000
