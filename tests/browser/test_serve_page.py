@@ -216,7 +216,7 @@ def test_the_description_of_the_api(open_page: OpenPage, server: Running) -> Non
     for width in (1280, 390):
         page = open_page(f"{server.address}/docs", width=width)
         page.wait_for_selector("article")
-        assert page.locator("article").count() == 10
+        assert page.locator("article").count() == 11
         assert "POST /translate" in page.inner_text("article >> nth=0").replace("\n", " ")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 

@@ -88,8 +88,8 @@ def serve(
     readers = [name for name in names if task_of(name) != "translate"]
     translators = [load(name, engine=engine, threads=threads) for name in names if name not in readers]
     app = create_app(translators, settings, [load_reader(name) for name in readers])
-    for line in app.state.family.lines():
-        print(line)
+    for name, route in app.state.family.routes():
+        print(f"{name}: POST /{route}")
     for served in app.state.service.models.by_name.values():
         print(f"{served.name}: {served.source} to {served.target}")
     address = f"[{host}]" if ":" in host else host

@@ -25,7 +25,7 @@ from glassformer.serve.service import Service
 from glassformer.serve.settings import ServeSettings
 from glassformer.translate import Translator
 
-_PAGES = {"/": "index.html", "/docs": "docs.html"}
+_PAGES = {"/": "index.html", "/docs": "docs.html", "/more": "family.html"}
 
 
 def create_app(
@@ -58,10 +58,9 @@ def create_app(
     answers.install(app)
     app.include_router(libretranslate.router)
     app.include_router(explore.router)
-    if len(family):
-        app.include_router(router_for(family))
+    app.include_router(router_for(family))
     app.state.family = family
-    _add_pages(app)
+    _add_pages(app, home="/" if service.models.by_name else "/more")
     if settings.cors:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors), allow_methods=["*"], allow_headers=["*"]
@@ -71,8 +70,9 @@ def create_app(
     return app
 
 
-def _add_pages(app: FastAPI) -> None:
+def _add_pages(app: FastAPI, home: str) -> None:
     """The files of the page, read once: a request chooses among these names and reaches nothing else."""
+    pages = {**_PAGES, "/": _PAGES[home]}
     assets = {}
     for file in files("glassformer.serve").joinpath("page").iterdir():
         if file.is_file():
@@ -83,9 +83,9 @@ def _add_pages(app: FastAPI) -> None:
         return _answer(request, found) if found else answers.error(404, "Not Found")
 
     async def page(request: Request) -> Response:
-        return _answer(request, assets[_PAGES[request.url.path]])
+        return _answer(request, assets[pages[request.url.path]])
 
-    for path in _PAGES:
+    for path in pages:
         app.add_api_route(path, page, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_api_route("/static/{name}", static, methods=["GET", "HEAD"], include_in_schema=False)
 

@@ -122,6 +122,8 @@ async def _trace(request: Request, fields: Fields) -> dict[str, Any]:
 def _model(service: Service, called: str) -> Model:
     """By name; without one, the first."""
     by_name = service.models.by_name
+    if not by_name:
+        raise RefusedError(400, "no model of this server translates, and only those can be looked into here")
     if called and called not in by_name:
         raise RefusedError(400, f"there is no model of this name; there are {', '.join(by_name)}")
     return by_name[called] if called else next(iter(by_name.values()))

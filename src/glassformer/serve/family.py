@@ -1,4 +1,4 @@
-"""Routes for models that do not translate: /generate, /classify, /tag; there if such a model is served."""
+"""Routes for models that do not translate: /generate, /classify, /tag, each if such a model is there."""
 
 from __future__ import annotations
 
@@ -51,19 +51,20 @@ class Readers:
     def __len__(self) -> int:
         return len(self.generators) + len(self.classifiers) + len(self.taggers)
 
-    def lines(self) -> list[str]:
-        """For whoever started the server."""
-        routes: dict[str, Iterable[str]] = {
-            "/generate": self.generators,
-            "/classify": self.classifiers,
-            "/tag": self.taggers,
+    def routes(self) -> list[tuple[str, str]]:
+        """Each model's name and the route that asks it."""
+        kinds: dict[str, Iterable[str]] = {
+            "generate": self.generators,
+            "classify": self.classifiers,
+            "tag": self.taggers,
         }
-        return [f"{name}: POST {route}" for route, models in routes.items() for name in models]
+        return [(name, route) for route, models in kinds.items() for name in models]
 
 
 def router_for(readers: Readers) -> APIRouter:
-    """The routes of the models there are."""
+    """A list of the models there are, and their routes."""
     router = APIRouter()
+    router.add_api_route("/family", family, methods=["GET"], **schemas.family)
     if readers.generators:
         router.add_api_route("/generate", generate, methods=["POST"], **schemas.generate)
     if readers.classifiers:
@@ -76,6 +77,11 @@ def router_for(readers: Readers) -> APIRouter:
 def _readers(request: Request) -> Readers:
     found: Readers = request.app.state.family
     return found
+
+
+async def family(request: Request) -> JSONResponse:
+    """The models that do not translate, and what each of them does."""
+    return JSONResponse([{"name": name, "task": route} for name, route in _readers(request).routes()])
 
 
 def _chosen(models: dict[str, Any], fields: Fields) -> Any:

@@ -107,7 +107,8 @@ async def health(request: Request) -> JSONResponse:
 async def frontend(request: Request) -> JSONResponse:
     """What a page that translates has to know."""
     service = service_of(request)
-    first = next(iter(service.models.by_name.values()))
+    first = next(iter(service.models.by_name.values()), None)
+    sides = {"source": first.source, "target": first.target} if first else {}
     return JSONResponse(
         {
             "apiKeys": bool(service.keys),
@@ -117,10 +118,7 @@ async def frontend(request: Request) -> JSONResponse:
             "frontendTimeout": 250,
             "suggestions": False,
             "supportedFilesFormat": [],
-            "language": {
-                "source": {"code": first.source, "name": name(first.source)},
-                "target": {"code": first.target, "name": name(first.target)},
-            },
+            "language": {side: {"code": code, "name": name(code)} for side, code in sides.items()},
         }
     )
 

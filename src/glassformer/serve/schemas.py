@@ -39,6 +39,11 @@ class Model(BaseModel):
     beams: int = Field(description="beams if a request asks for none")
 
 
+class FamilyModel(BaseModel):
+    name: str
+    task: str = Field(description="generate, classify or tag: its route")
+
+
 class Word(BaseModel):
     word: str = Field(description="empty: the sentence ends here")
     probability: float = Field(ge=0, le=1.001)
@@ -139,6 +144,7 @@ words = _route(
     _gives(list[Word], "the likeliest first"),
     _takes({"q": Q, **_WISH}, ["q", "source", "target"]),
 )
+family = _route("Family", _gives(list[FamilyModel], "the models that do not translate"))
 generate = _route(
     "Family",
     _gives(Written, "the text; with stream, one event a part"),

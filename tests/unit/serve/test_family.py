@@ -7,34 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from fastapi.testclient import TestClient
 
 from glassformer.bundle import Bundle
-from glassformer.config import BundleConfig, ModelConfig
+from glassformer.config import BundleConfig
 from glassformer.errors import RequestError
 from glassformer.generate import Generator
 from glassformer.label import Labeller
-from glassformer.model.build import build_reader
 from glassformer.model.families import Reader
 from glassformer.serve.app import create_app
-from glassformer.text.tokenizer import TokenizerPair, train_tokenizer
-
-
-def make(task: str) -> Bundle[Reader]:
-    source = train_tokenizer("symbols", ["the old dog barks at a red cat"])
-    labels = train_tokenizer("symbols", ["GOOD BAD"])
-    pair = (
-        TokenizerPair(source, source, True)
-        if task == "language_model"
-        else TokenizerPair(source, labels, False)
-    )
-    shape = ModelConfig(
-        encoder_layers=1, decoder_layers=1, width=16, feed_forward=24, heads=2, dropout=0.0, max_length=32
-    )
-    torch.manual_seed(0)
-    model = build_reader(task, shape, pair.vocabulary()).eval()
-    return Bundle(BundleConfig(task=task, vocabulary=pair.vocabulary(), model=shape), pair, model)  # type: ignore[arg-type]
+from tests.family import make
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +86,24 @@ def test_what_is_wrong_is_said(client: TestClient, route: str, fields: dict[str,
 def test_the_description_knows_the_routes_that_are_there(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert {"/generate", "/classify", "/tag"} <= set(paths)
+
+
+def test_the_models_are_listed_and_have_a_page(client: TestClient) -> None:
+    listed = client.get("/family").json()
+    expected = [("writer", "generate"), ("judge", "classify"), ("tagger", "tag")]
+    assert [(model["name"], model["task"]) for model in listed] == expected
+    for path in ("/", "/more"):
+        assert "/static/family.js" in client.get(path).text
+
+
+def test_what_only_translators_do_is_refused_and_not_a_mistake(client: TestClient) -> None:
+    for path in ("/frontend/settings", "/languages", "/models", "/health"):
+        assert client.get(path).status_code == 200
+    asked = {"q": "the dog", "text": "the dog", "source": "auto", "target": "de"}
+    for path in ("/translate", "/stream", "/words", "/inspect"):
+        answer = client.post(path, json=asked)
+        assert answer.status_code == 400, path
+        assert answer.json()["error"]
 
 
 def test_a_server_needs_something_to_serve() -> None:

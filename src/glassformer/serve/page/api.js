@@ -33,9 +33,9 @@ export const get = async (path) => (await send(path)).json();
 
 export const ask = async (path, body, signal) => (await send(path, body, signal)).json();
 
-/** The events of /stream, one after the other. */
-export async function* stream(body, signal) {
-  const reader = (await send("/stream", body, signal)).body.pipeThrough(new TextDecoderStream()).getReader();
+/** The events of a route that streams, one after the other. */
+export async function* stream(path, body, signal) {
+  const reader = (await send(path, body, signal)).body.pipeThrough(new TextDecoderStream()).getReader();
   let waiting = "";
   for (;;) {
     const { value, done } = await reader.read();

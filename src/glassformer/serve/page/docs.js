@@ -9,6 +9,9 @@ const EXAMPLES = {
   "/stream": { q: "Hello, world.", source: "auto", target: "LANGUAGE" },
   "/words": { q: "Hello, world.", source: "auto", target: "LANGUAGE", prefix: "" },
   "/inspect": { text: "Hello, world." },
+  "/generate": { prompt: "Once upon", max_tokens: 20 },
+  "/classify": { q: "Nakamura" },
+  "/tag": { q: "the old dog" },
 };
 const state = { description: null, target: "" };
 
@@ -76,5 +79,5 @@ function draw() {
 
 start(draw);
 const [description, models] = await Promise.all([get("/openapi.json"), get("/models")]);
-Object.assign(state, { description, target: models[0].target });
+Object.assign(state, { description, target: models[0]?.target ?? "LANGUAGE" });
 draw();

@@ -60,7 +60,7 @@ async function translate() {
   output.setAttribute("aria-busy", "true");
   try {
     const sentences = [];
-    for await (const event of api.stream(request(text.value), running.signal)) {
+    for await (const event of api.stream("/stream", request(text.value), running.signal)) {
       if (event.language) state.detected = event.language;
       else sentences[event.place] = { ...event, forced: 0 };
       state.sentences = sentences.length ? sentences : state.sentences;
@@ -105,7 +105,7 @@ async function force(sentence, begin, word) {
   const running = state.running = new AbortController();
   const asked = request(sentence.source, { prefix, source: sourceOf(), model: modelOf() });
   try {
-    for await (const event of api.stream(asked, running.signal)) {
+    for await (const event of api.stream("/stream", asked, running.signal)) {
       if (event.text === undefined) continue;
       Object.assign(sentence, { text: event.text, forced: prefix.length });
       draw();
@@ -199,8 +199,9 @@ async function copy() {
 async function begin() {
   start(() => { fillChoices(); draw(); });
   walk(output);
-  const [models, settings] = await Promise.all([api.get("/models"), api.get("/frontend/settings")]);
+  const [models, settings, family] = await Promise.all(["/models", "/frontend/settings", "/family"].map(api.get));
   Object.assign(state, { models, limit: settings.charLimit });
+  byId("more").hidden = !family.length;
   text.maxLength = settings.charLimit;
   byId("key-label").hidden = !settings.keyRequired;
   byId("key").value = api.apiKey();
