@@ -178,9 +178,17 @@ PLANS = {
         {"kind": "symbols"},
         {"batch_tokens": 600, "warmup": 100, "ema": 50, "label_smoothing": 0.0},
         "words",
-        # Validation losses after 300 updates at 0.002, 0.004 and 0.008: Transformer 1.99, 1.97 and 2.92;
-        # LSTM with dot attention 1.73, 0.99 and 0.74. The other rates are guesses from these.
-        {"transformer": 0.003, "lstm": 0.006, "lstm-dot": 0.008, **_FRAGILE},
+        # Each the best of three or four by validation loss after 400 updates (docs/LOG.md has the losses).
+        {
+            "transformer": 0.003,
+            "lstm": 0.006,
+            "lstm-dot": 0.008,
+            "lstm-additive": 0.008,
+            "lstm-bilinear": 0.006,
+            "raw": 0.004,
+            "no-norm": 0.004,
+            "no-residual": 0.001,
+        },
     ),
     "characters": Plan(
         {**_TRANSFORMER, "width": 128, "feed_forward": 512, "heads": 4},

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.parser import BytesParser
 from email.policy import HTTP
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Request
 
 from glassformer.serve.answers import RefusedError
+
+Number = TypeVar("Number", int, float)
 
 
 async def read_fields(request: Request) -> Fields:
@@ -53,32 +55,33 @@ class Fields:
         return [self.required(name)], False
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
-        value = self._values.get(name)
-        if value is None or value == "":
+        """A whole number; too small a one becomes the least, as LibreTranslate has it."""
+        number = self._number(name, int)
+        if number is None:
             return default
-        try:
-            if isinstance(value, (bool, list, dict)):
-                raise ValueError
-            number = int(value)
-        except (ValueError, OverflowError):
-            raise RefusedError(400, f"Invalid request: {name} parameter is not a number") from None
         if number > most:
             raise RefusedError(400, f"Invalid request: {name} parameter must be <= {most}")
         return max(least, number)
 
     def real(self, name: str, default: float, least: float, most: float) -> float:
-        value = self._values.get(name)
-        if value is None or value == "":
+        number = self._number(name, float)
+        if number is None:
             return default
-        try:
-            if isinstance(value, (bool, list, dict)):
-                raise ValueError
-            number = float(value)
-        except (ValueError, OverflowError):
-            raise RefusedError(400, f"Invalid request: {name} parameter is not a number") from None
         if not least <= number <= most:
             raise RefusedError(400, f"Invalid request: {name} must be from {least:g} to {most:g}")
         return number
+
+    def _number(self, name: str, kind: Callable[[Any], Number]) -> Number | None:
+        """None where nothing was sent."""
+        value = self._values.get(name)
+        if value is None or value == "":
+            return None
+        try:
+            if isinstance(value, (bool, list, dict)):
+                raise ValueError
+            return kind(value)
+        except (ValueError, OverflowError):
+            raise RefusedError(400, f"Invalid request: {name} parameter is not a number") from None
 
     def flag(self, name: str) -> bool:
         """true or false; a form can only write it out."""
