@@ -30,7 +30,7 @@ from benchmarks.contest import Entry, Measured, contest, cores, median, ratio
 from benchmarks.corpus import CACHE, find_text
 from glassformer import settings
 from glassformer.bundle import Bundle
-from glassformer.config import Recipe
+from glassformer.recipe import Recipe
 
 UPDATES = {"tiny": 500, "base": 150}
 """of training, before anything is timed: counted, not timed, so that a busy machine gives the same model"""

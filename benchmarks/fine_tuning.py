@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from glassformer import settings
-from glassformer.config import Recipe
 from glassformer.label import Labeller, accuracy
+from glassformer.recipe import Recipe
 from glassformer.text.lines import read_lines, write_lines
 from glassformer.text.sources import fetch
 from glassformer.train.report import Report

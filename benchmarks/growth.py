@@ -24,9 +24,10 @@ import torch
 from benchmarks.contest import cores
 from benchmarks.corpus import find_text
 from glassformer import settings
-from glassformer.config import ModelConfig, Recipe, VocabularyConfig
+from glassformer.config import ModelConfig, VocabularyConfig
 from glassformer.data.batch import Batch, collate
 from glassformer.model.build import build_model
+from glassformer.recipe import Recipe
 from glassformer.text.lines import write_lines
 from glassformer.train.allocator import keep_memory
 from glassformer.train.objective import TranslationObjective

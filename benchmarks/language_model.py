@@ -23,11 +23,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.contest import TUNED, Entry, Measured, contest, cores
-from glassformer.config import CorpusConfig, DataConfig, ModelConfig, VocabularyConfig
+from glassformer.config import ModelConfig, VocabularyConfig
 from glassformer.data.batch import Batch
 from glassformer.data.store import prepare_store
 from glassformer.model.build import build_reader, count_parameters
 from glassformer.model.positions import sinusoids
+from glassformer.recipe import CorpusConfig, DataConfig
 from glassformer.text.corpus import Corpus
 from glassformer.text.sources import fetch
 from glassformer.text.tokenizer import TokenizerPair, train_tokenizer

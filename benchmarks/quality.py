@@ -30,9 +30,10 @@ from benchmarks.corpus import CACHE, Text, find_text
 from benchmarks.peers import marian, real_source, smoothed
 from glassformer import settings
 from glassformer.bundle import Bundle
-from glassformer.config import PRESETS, Recipe
+from glassformer.config import PRESETS
 from glassformer.data.batch import Batch
 from glassformer.evaluate import corpus_bleu
+from glassformer.recipe import Recipe
 from glassformer.train.optim import inverse_sqrt, set_rate
 from glassformer.train.prepare import Prepared, prepare
 from glassformer.train.report import METRICS, read_metrics

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "src" / "glassformer"
 
 # text → tokens → batches → model → search → text; then what stands around that line.
 ORDER = """
-    __init__ errors config extend settings
+    __init__ errors config recipe extend settings
     text/__init__ text/lines text/hashes text/sentences text/token text/merges text/pieces text/entries
     text/mapped text/tokenizer text/words text/pairs text/dates text/packages text/sources text/corpus
     data/__init__ data/batch data/store

@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "ModelConfig": "glassformer.config",
-    "Recipe": "glassformer.config",
+    "Recipe": "glassformer.recipe",
     "GlassformerError": "glassformer.errors",
     "Transformer": "glassformer.model.transformer",
     "MultiHeadAttention": "glassformer.model.attention",

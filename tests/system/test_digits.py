@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from glassformer import settings
-from glassformer.config import Recipe
 from glassformer.label import Labeller, accuracy
+from glassformer.recipe import Recipe
 from glassformer.text.sources import fetch
 from glassformer.train.report import Report
 from glassformer.train.run import train

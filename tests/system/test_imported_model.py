@@ -8,10 +8,10 @@ import pytest
 
 from glassformer import settings
 from glassformer.bundle import Bundle
-from glassformer.config import Recipe
 from glassformer.evaluate import evaluate
 from glassformer.formats import argos, ctranslate2, huggingface
 from glassformer.look.show import look
+from glassformer.recipe import Recipe
 from glassformer.train.report import Report
 from glassformer.train.run import train
 from glassformer.translate import Translator

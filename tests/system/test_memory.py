@@ -13,7 +13,8 @@ import pytest
 WORK = """
 import json, resource, sys, time
 from pathlib import Path
-from glassformer.config import CorpusConfig, DataConfig, TokenizerConfig
+from glassformer.config import TokenizerConfig
+from glassformer.recipe import CorpusConfig, DataConfig
 from glassformer.data.batch import BatchOrder, collate
 from glassformer.data.store import prepare_store
 from glassformer.text.corpus import Corpus

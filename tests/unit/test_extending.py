@@ -17,12 +17,13 @@ import torch.nn.functional as F
 
 from glassformer import extend, settings
 from glassformer.bundle import load_weights, weights_of, write_safetensors
-from glassformer.config import ModelConfig, Recipe, VocabularyConfig
+from glassformer.config import ModelConfig, VocabularyConfig
 from glassformer.errors import ConfigError
 from glassformer.model.build import build_model
 from glassformer.model.record import record
 from glassformer.model.scores import Score
 from glassformer.model.transformer import Transformer
+from glassformer.recipe import Recipe
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "EXTENDING.md"
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)

@@ -10,16 +10,13 @@ from glassformer import settings
 from glassformer.config import (
     PRESETS,
     BundleConfig,
-    CorpusConfig,
-    DataConfig,
     ModelConfig,
-    Recipe,
     SearchConfig,
     TokenizerConfig,
-    TrainConfig,
     VocabularyConfig,
 )
 from glassformer.errors import ConfigError
+from glassformer.recipe import CorpusConfig, DataConfig, Recipe, TrainConfig
 
 RECIPE = """
 [model]

@@ -16,7 +16,7 @@ def config(recipe: Path | None = None, *overrides: str) -> None:
         settings to change, such as model.width=256
     """
     from glassformer import settings
-    from glassformer.config import Recipe
+    from glassformer.recipe import Recipe
 
     if recipe is None:
         print(settings.describe(Recipe), end="")

@@ -87,7 +87,7 @@ def check(*files: str, filters: Filters = Filters()) -> None:  # noqa: B008 - fr
     import dataclasses
     import json
 
-    from glassformer.config import DataConfig
+    from glassformer.recipe import DataConfig
     from glassformer.settings import from_mapping
     from glassformer.text.corpus import Corpus
     from glassformer.text.sources import resolve

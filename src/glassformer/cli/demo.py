@@ -13,7 +13,7 @@ from glassformer.errors import DataError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from glassformer.config import Recipe
+    from glassformer.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _choose(task: str, console: Console) -> str:
 
 def _recipe(task: Task, minutes: float) -> Recipe:
     from glassformer import settings
-    from glassformer.config import Recipe
+    from glassformer.recipe import Recipe
 
     corpus = {"name": task.corpus}
     limits = {

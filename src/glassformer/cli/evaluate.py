@@ -119,8 +119,8 @@ def evaluate(what: What = What(), how: How = How()) -> None:  # noqa: B008 - fro
 def _family(what: What) -> None:
     """Perplexity for language models, accuracy for labels."""
     from glassformer.bundle import load_reader
-    from glassformer.config import CorpusConfig
     from glassformer.label import Labeller, accuracy
+    from glassformer.recipe import CorpusConfig
     from glassformer.text.lines import read_lines
     from glassformer.text.pairs import read_pairs
     from glassformer.train.family_validate import perplexity

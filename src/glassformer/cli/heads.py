@@ -37,10 +37,10 @@ def heads(what: Heads = Heads()) -> None:  # noqa: B008 - frozen
     """Label every head by what it does over sentence pairs, and recommend one for alignment."""
     from itertools import islice
 
-    from glassformer.config import CorpusConfig
     from glassformer.errors import RequestError
     from glassformer.look.ablate import ablate_each
     from glassformer.look.heads import find_heads
+    from glassformer.recipe import CorpusConfig
     from glassformer.text.pairs import read_pairs
     from glassformer.translate import choose_shipped, load
 

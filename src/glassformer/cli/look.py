@@ -43,11 +43,11 @@ def look(text: str, how: Look = Look()) -> None:  # noqa: B008 - frozen
         one sentence
     """
     from glassformer.bundle import load_reader, task_of
-    from glassformer.config import CorpusConfig
     from glassformer.errors import RequestError
     from glassformer.look.ablate import ablate_each
     from glassformer.look.page import render
     from glassformer.look.trace import trace
+    from glassformer.recipe import CorpusConfig
     from glassformer.text.pairs import read_pairs
     from glassformer.translate import choose_shipped, load
     from glassformer.weights import atomic_file

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from glassformer.config import CorpusConfig, Task
+from glassformer.config import Task
 from glassformer.errors import ConfigError, RequestError, TrainingError
+from glassformer.recipe import CorpusConfig
 
 if TYPE_CHECKING:
-    from glassformer.config import Recipe
+    from glassformer.recipe import Recipe
     from glassformer.train.distributed import Processes
     from glassformer.train.run import Result
 
@@ -102,7 +103,7 @@ def train(
 def _recipe(recipe: Path | None, overrides: Sequence[str], given: CorpusConfig, task: Task | None) -> Recipe:
     """All settings: from the file, or chosen by the size of the corpus."""
     from glassformer import settings
-    from glassformer.config import DataConfig, Recipe
+    from glassformer.recipe import DataConfig, Recipe
     from glassformer.text.corpus import Corpus
     from glassformer.text.sources import resolve
     from glassformer.train.defaults import default_recipe, family_recipe, must_end, with_languages

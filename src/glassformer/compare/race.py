@@ -20,10 +20,10 @@ from glassformer.compare.ablations import CHANGES
 from glassformer.compare.contestants import SWEEP, Contestant
 from glassformer.compare.screen import Screen
 from glassformer.compare.texts import Texts
-from glassformer.config import Recipe
 from glassformer.errors import TrainingError
 from glassformer.model.build import count_parameters
 from glassformer.model.transformer import Transformer
+from glassformer.recipe import Recipe
 from glassformer.train.checkpoint import Checkpoints
 from glassformer.train.loop import Loop
 from glassformer.train.objective import TranslationObjective

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from glassformer.compare.contestants import PLANS, Plan
 from glassformer.compare.language import SHORTEST, sentence_pairs
-from glassformer.config import CorpusConfig, DataConfig
 from glassformer.errors import RequestError
+from glassformer.recipe import CorpusConfig, DataConfig
 from glassformer.text.corpus import Corpus
 from glassformer.text.lines import write_lines
 from glassformer.text.pairs import Pair, read_pairs

@@ -17,8 +17,8 @@ from itertools import compress, islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import CorpusConfig, DataConfig
 from glassformer.errors import ConfigError
+from glassformer.recipe import CorpusConfig, DataConfig
 from glassformer.text.hashes import HashSet, hash_text
 from glassformer.text.lines import open_file
 from glassformer.text.pairs import Pair, count_pairs, files_of, read_pairs

@@ -11,8 +11,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import CorpusConfig
 from glassformer.errors import ConfigError, DataError
+from glassformer.recipe import CorpusConfig
 from glassformer.text.lines import Errors, count_lines, read_lines
 
 Pair = tuple[str, str]

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from glassformer.config import CorpusConfig, DataConfig
 from glassformer.errors import ConfigError, DataError, MissingExtraError
+from glassformer.recipe import CorpusConfig, DataConfig
 from glassformer.text.dates import date_pairs
 from glassformer.text.hashes import hash_text
 from glassformer.text.lines import read_lines, write_lines

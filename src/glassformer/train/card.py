@@ -6,8 +6,9 @@ from typing import Any
 
 from glassformer import __version__, settings
 from glassformer.bundle import COMMANDS, Bundle
-from glassformer.config import CorpusConfig, ModelConfig, Recipe
+from glassformer.config import ModelConfig
 from glassformer.model.build import count_parameters
+from glassformer.recipe import CorpusConfig, Recipe
 from glassformer.text.corpus import Report
 from glassformer.text.sources import get_source
 from glassformer.train.checkpoint import Progress

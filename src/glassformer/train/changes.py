@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from glassformer import settings
-from glassformer.config import Recipe
 from glassformer.errors import TrainingError
+from glassformer.recipe import Recipe
 
 # These neither shape the result nor its records.
 FREE = {"train.threads", "train.samples", "train.keep_last"}

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from glassformer import settings
-from glassformer.config import DataConfig, Recipe
 from glassformer.errors import ConfigError
+from glassformer.recipe import DataConfig, Recipe
 
 # (pairs below, model preset, dropout, vocabulary, settings of training)
 PLANS: tuple[tuple[float, str, float, int, dict[str, Any]], ...] = (

@@ -10,12 +10,13 @@ from pathlib import Path
 import torch
 
 from glassformer.bundle import WEIGHTS, Bundle, load_weights, weights_of
-from glassformer.config import LABELLED, ONE_SIDED, BundleConfig, DataConfig, Recipe, TokenizerConfig
+from glassformer.config import LABELLED, ONE_SIDED, BundleConfig, TokenizerConfig
 from glassformer.data.batch import BatchOrder
 from glassformer.data.store import Store
 from glassformer.errors import ConfigError, DataError
 from glassformer.model.build import build_reader
 from glassformer.model.families import PatchEmbedding, Reader
+from glassformer.recipe import DataConfig, Recipe
 from glassformer.text.tokenizer import Tokenizer, TokenizerPair, train_tokenizer
 from glassformer.train.family_feed import BlockFeed, MaskedFeed, TagFeed
 from glassformer.train.feed import Batches, Feed

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from glassformer.bundle import Bundle
-from glassformer.config import LABELLED, TrainConfig
+from glassformer.config import LABELLED
 from glassformer.data.batch import Batch, BatchOrder, collate
 from glassformer.errors import DataError
 from glassformer.model.families import Reader, only_labels
+from glassformer.recipe import TrainConfig
 from glassformer.train.family_feed import blocks_batch, masked_batch, tagged_batch
 from glassformer.train.objective import READER_OBJECTIVES, LanguageObjective
 from glassformer.train.report import Validation

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.bundle import WEIGHTS, Bundle, load_weights
-from glassformer.config import TrainConfig
 from glassformer.errors import TrainingError
+from glassformer.recipe import TrainConfig
 from glassformer.train.checkpoint import Checkpoints, Progress, Window
 from glassformer.train.distributed import Processes, held_back
 from glassformer.train.feed import Batches, mix

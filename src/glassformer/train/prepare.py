@@ -16,11 +16,12 @@ from typing import Any
 import torch
 
 from glassformer.bundle import WEIGHTS, Bundle, load_reader, load_weights
-from glassformer.config import BundleConfig, ModelConfig, Recipe
+from glassformer.config import BundleConfig, ModelConfig
 from glassformer.data.batch import BatchOrder
 from glassformer.data.store import Store, complete_report, prepare_store
 from glassformer.errors import ConfigError, DataError, TokenizerError
 from glassformer.model.build import build_model
+from glassformer.recipe import Recipe
 from glassformer.text.corpus import Corpus, Report
 from glassformer.text.pairs import Pair, files_of
 from glassformer.text.sources import resolve

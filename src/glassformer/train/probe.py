@@ -9,8 +9,8 @@ import time
 import torch
 from torch import nn
 
-from glassformer.config import TrainConfig
 from glassformer.model.build import count_parameters
+from glassformer.recipe import TrainConfig
 from glassformer.train.distributed import Processes
 from glassformer.train.feed import Feed
 from glassformer.train.objective import make_objective

@@ -25,9 +25,10 @@ import torch
 
 from glassformer import settings
 from glassformer.bundle import COMMANDS, RESULT, WEIGHTS, Bundle, weights_of
-from glassformer.config import BundleConfig, Recipe, TrainConfig
+from glassformer.config import BundleConfig
 from glassformer.errors import DamagedFileError, TrainingError
 from glassformer.model.build import count_parameters
+from glassformer.recipe import Recipe, TrainConfig
 from glassformer.text.tokenizer import TokenizerPair
 from glassformer.train.card import model_card
 from glassformer.train.changes import TEXT, Change, changes, refuse

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 
 from glassformer.bundle import Bundle
-from glassformer.config import TrainConfig
 from glassformer.data.batch import Batch, BatchOrder, collate
 from glassformer.evaluate import corpus_bleu
+from glassformer.recipe import TrainConfig
 from glassformer.train.objective import TranslationObjective
 from glassformer.train.report import Sample, Validation
 from glassformer.translate import Translator

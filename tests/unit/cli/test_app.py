@@ -7,7 +7,7 @@ from pathlib import Path
 
 from glassformer import settings
 from glassformer.cli.app import COMMANDS
-from glassformer.config import Recipe
+from glassformer.recipe import Recipe
 
 
 def glass(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

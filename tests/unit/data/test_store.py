@@ -14,10 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer.config import CorpusConfig, DataConfig, TokenizerConfig
+from glassformer.config import TokenizerConfig
 from glassformer.data import store as stores
 from glassformer.data.store import Store, build_store, complete_report, find_store, prepare_store
 from glassformer.errors import DataError
+from glassformer.recipe import CorpusConfig, DataConfig
 from glassformer.text.corpus import Corpus
 from glassformer.text.dates import date_pairs
 from glassformer.text.tokenizer import TokenizerPair, train_tokenizers

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from glassformer import settings
-from glassformer.config import ModelConfig, Recipe
+from glassformer.config import ModelConfig
 from glassformer.errors import ConfigError
 from glassformer.model.build import build_model, build_transformer
 from glassformer.model.record import record
 from glassformer.model.recurrent import Recurrent, summary
 from glassformer.model.state import Memory
+from glassformer.recipe import Recipe
 from glassformer.search.beam import beam
 from glassformer.search.greedy import greedy
 from tests.unit.model.models import sentences, vocabulary

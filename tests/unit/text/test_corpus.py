@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.config import CorpusConfig, DataConfig
 from glassformer.errors import ConfigError, DataError
+from glassformer.recipe import CorpusConfig, DataConfig
 from glassformer.text import corpus as corpora
 from glassformer.text.corpus import Corpus, Report
 from glassformer.text.dates import date_pairs

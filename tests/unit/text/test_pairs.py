@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.config import CorpusConfig
 from glassformer.errors import ConfigError, DataError, GlassformerError
+from glassformer.recipe import CorpusConfig
 from glassformer.text.pairs import count_pairs, read_pairs
 
 

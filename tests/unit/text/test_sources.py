@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.config import CorpusConfig, DataConfig
 from glassformer.errors import ConfigError, DataError
+from glassformer.recipe import CorpusConfig, DataConfig
 from glassformer.text import packages, sources
 from glassformer.text.corpus import Corpus
 from glassformer.text.lines import read_lines

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from glassformer.bundle import Bundle
-from glassformer.config import BundleConfig, ModelConfig, TrainConfig
+from glassformer.config import BundleConfig, ModelConfig
 from glassformer.data.batch import BatchOrder
 from glassformer.data.store import Store, build_store
 from glassformer.model.build import build_model
+from glassformer.recipe import TrainConfig
 from glassformer.text.tokenizer import TokenizerPair, train_tokenizer
 from glassformer.train.checkpoint import Checkpoints
 from glassformer.train.distributed import Processes

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from glassformer import settings
-from glassformer.config import CorpusConfig, DataConfig, Recipe
 from glassformer.errors import ConfigError, TrainingError
+from glassformer.recipe import CorpusConfig, DataConfig, Recipe
 from glassformer.train import defaults
 from glassformer.train.changes import changes, refuse
 from glassformer.train.defaults import default_recipe, must_end, with_languages

@@ -13,11 +13,11 @@ import torch
 
 from glassformer import settings
 from glassformer.bundle import Bundle, load_reader, weights_of
-from glassformer.config import Recipe
 from glassformer.data.store import build_store
 from glassformer.errors import BundleError, ConfigError, DataError, RequestError
 from glassformer.generate import Generator, stream
 from glassformer.label import Labeller, accuracy
+from glassformer.recipe import Recipe
 from glassformer.text.tokenizer import Tokenizer, TokenizerPair, train_tokenizer
 from glassformer.text.words import units, word_starts
 from glassformer.train.family_feed import NOTHING, BlockFeed, Stream, masked_batch, tagged_batch

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from glassformer import settings
-from glassformer.config import Recipe
 from glassformer.model.build import count_parameters
+from glassformer.recipe import Recipe
 from glassformer.train import probe
 from glassformer.train.distributed import Processes
 from glassformer.train.prepare import Prepared, prepare

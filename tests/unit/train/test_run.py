@@ -14,8 +14,8 @@ import torch
 
 from glassformer import settings
 from glassformer.bundle import Bundle
-from glassformer.config import Recipe
 from glassformer.errors import BundleError, ConfigError, DataError, TrainingError
+from glassformer.recipe import Recipe
 from glassformer.text.tokenizer import train_tokenizer
 from glassformer.train.checkpoint import _described
 from glassformer.train.report import Report, Validation

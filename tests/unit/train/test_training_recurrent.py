@@ -82,7 +82,7 @@ def test_borders_refuse_it_by_name(tmp_path: Path, loop_in: MakeLoop) -> None:
 
 
 def test_its_card_says_what_it_is(tmp_path: Path, loop_in: MakeLoop) -> None:
-    from glassformer.config import Recipe
+    from glassformer.recipe import Recipe
     from glassformer.text.corpus import Report
 
     for kind, words in (("none", "(LSTM) without attention"), ("bilinear", "with bilinear attention")):
