@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -54,6 +55,17 @@ class Entry:
 def cores() -> int:
     """Processor cores that this process may use; every contestant uses all of them."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def peak_memory() -> float:
+    """The most memory this process has held, in MB.
+
+    `getrusage` would begin with what the parent held when it started this process; Linux knows better.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(status.read_text().split("VmHWM:")[1].split()[0]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 class Contestant:

@@ -14,7 +14,6 @@ sentence is made impossible instead, so that every output is as long as it may b
 
 from __future__ import annotations
 
-import resource
 import statistics
 import time
 import warnings
@@ -26,7 +25,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.contest import Entry, Measured, contest, cores, median, ratio
+from benchmarks.contest import Entry, Measured, contest, cores, median, peak_memory, ratio
 from benchmarks.corpus import CACHE, find_text
 from glassformer import settings
 from glassformer.bundle import Bundle
@@ -131,7 +130,7 @@ class Decoding:
             "sentences/s": len(said) / seconds,
             "tokens/s": tokens / seconds,
             "waits": self._waits(),
-            "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "peak MB": peak_memory(),
             "texts": [zlib.crc32(text.encode()) for text in said],
         }
 

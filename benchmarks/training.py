@@ -12,7 +12,6 @@ reaches is counted as `benchmarks/flops.py` says.
 from __future__ import annotations
 
 import json
-import resource
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.contest import TUNED, Entry, Measured, contest, cores, median, ratio
+from benchmarks.contest import TUNED, Entry, Measured, contest, cores, median, peak_memory, ratio
 from benchmarks.corpus import CACHE, find_text
 from benchmarks.flops import operations
 from glassformer import settings
@@ -120,7 +119,7 @@ class Training:
             "tokens/s": sum(batch.tokens for batch in batches) / seconds,
             "GFLOP/s": sum(map(self.task.operations, batches)) / seconds / 1e9,
             "loss": sum(losses) / len(losses),
-            "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "peak MB": peak_memory(),
         }
 
     def update(self, batch: Batch) -> float:

@@ -112,7 +112,9 @@ def _bars(axes: Axes, result: Result, values: list[float]) -> None:
     axes.barh(list(places), values, height=0.6)
     axes.set_yticks(list(places), [row.title for row in result.rows], fontsize=8)
     axes.tick_params(axis="y", length=0)
+    axes.locator_params(axis="x", nbins=5)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     for place, value in zip(places, values, strict=True):
         axes.annotate(
-            f" {value:,.3g}" if value < 1000 else f" {value:,.0f}", (value, place), va="center", fontsize=8
+            f" {value:,.1f}" if value < 1000 else f" {value:,.0f}", (value, place), va="center", fontsize=8
         )

@@ -79,8 +79,8 @@ def _survives(row: Row, result: Result) -> Verdict | None:
     whole = result.find(TRANSFORMER.name)
     if whole is None or row.contestant.model["positions"] == "none" or not row.longer or not whole.longer:
         return None
-    if min(whole.known[-1], row.known[-1]) < LEARNT:
-        return None
+    if min(whole.known[-1], row.known[-1]) < LEARNT or abs(whole.known[-1] - row.known[-1]) > FALL:
+        return None  # they part before that length already
     ours, theirs = whole.longer[0], row.longer[0]
     outcome: Outcome = "seen" if ours > theirs + SMALL else "not seen" if ours >= theirs else "contradicted"
     return Verdict(
