@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from torch import nn
@@ -186,7 +187,8 @@ def _added_positions(config: ModelConfig) -> Positions:
     if config.positions == "sinusoidal":
         return Sinusoidal(config.width)
     if config.positions == "learned":
-        return Learned(config.width, config.max_length)
+        words = 1.0 if config.scale_embeddings else config.width**-0.5  # how large words begin
+        return Learned(config.width, config.max_length, words * math.sqrt(0.5))
     if config.positions in extend.ADDED_POSITIONS:
         return extend.ADDED_POSITIONS[config.positions](config.width)
     return Positions()

@@ -70,12 +70,16 @@ class Sinusoidal(Positions):
 
 
 class Learned(Positions):
-    """A vector for each position, trained like a word; ends at `length`."""
+    """A vector for each position, trained like a word; ends at `length`.
 
-    def __init__(self, width: int, length: int) -> None:
+    `size` is the standard deviation that it begins with: beside words of size 1, that of sinusoids. Positions
+    that begin much smaller than the words are not heard for a long time (docs/decisions/0041).
+    """
+
+    def __init__(self, width: int, length: int, size: float = math.sqrt(0.5)) -> None:
         super().__init__()
         self.table_TD = nn.Parameter(torch.empty(length, width))
-        nn.init.normal_(self.table_TD, std=0.02)
+        nn.init.normal_(self.table_TD, std=size)
 
     def embed(self, x_BTD: Tensor, places: range) -> Tensor:
         length = self.table_TD.shape[0]
