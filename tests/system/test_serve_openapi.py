@@ -15,7 +15,7 @@ from tests.serving import toy_bundle
 schemathesis = pytest.importorskip("schemathesis")
 ROUTES = [
     *("POST /translate", "POST /detect", "GET /languages", "GET /health", "GET /frontend/settings"),
-    *("GET /metrics", "GET /models", "POST /stream", "POST /words", "POST /inspect"),
+    *("GET /metrics", "GET /models", "GET /family", "POST /stream", "POST /words", "POST /inspect"),
 ]
 
 

@@ -392,5 +392,5 @@ def test_the_description_names_every_route(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert set(paths) == {
         *("/translate", "/detect", "/languages", "/health", "/frontend/settings", "/metrics"),
-        *("/models", "/stream", "/words", "/inspect"),
+        *("/models", "/family", "/stream", "/words", "/inspect"),
     }
