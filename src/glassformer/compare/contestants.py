@@ -178,7 +178,7 @@ PLANS = {
         {"kind": "symbols"},
         {"batch_tokens": 600, "warmup": 100, "ema": 50, "label_smoothing": 0.0},
         "words",
-        # Each the best of three or four by validation loss after 400 updates (docs/LOG.md has the losses).
+        # From sweeps over two to four rates, 400 updates each (docs/LOG.md); who is not here was not swept.
         {
             "transformer": 0.003,
             "lstm": 0.006,

@@ -67,8 +67,8 @@ def _conditions(result: Result) -> str:
     limit = f", at most {result.longest} tokens a side" if result.longest else ""
     return (
         f"Trained on `{result.data}`{limit}. Each contestant had {clock(seconds)} of training, in turns of a "
-        f"few seconds one after the other, so that a busy machine was busy for all; each its own learning "
-        f"rate. {result.metric_label} over {sentences:,} unseen test sentences, greedy search. "
+        f"few seconds one after the other, so that a busy machine was busy for all; learning rates as in the "
+        f"last column. {result.metric_label} over {sentences:,} unseen test sentences, greedy search. "
         f"One seed ({machine['seed']}): intervals are over sentences, not over seeds. "
         f"torch {machine['torch']}, {result.threads}, {machine['processor']}. "
         "Speeds are this machine's: a graphics card has far more room for work in parallel."
