@@ -30,7 +30,7 @@ ORDER = """
     formats/__init__ formats/proof formats/names formats/huggingface_files formats/huggingface_weights
     formats/huggingface_reading formats/ctranslate2_weights formats/ctranslate2 formats/huggingface
     formats/argos
-    translation translate metrics evaluate generate label
+    translation options translate metrics evaluate generate label
     train/__init__ train/loss train/objective train/optim train/feed train/family_feed train/distributed
     train/checkpoint
     train/report train/validate train/family_validate train/interrupt train/allocator train/loop

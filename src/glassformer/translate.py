@@ -11,13 +11,12 @@ than the model can take is split, and whatever was not quite right is said in `n
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, get_args, overload
+from typing import Any, Literal, Unpack, get_args, overload
 
 import torch
 
@@ -26,9 +25,10 @@ from glassformer.align import align, spans_of_ids
 from glassformer.bundle import CONFIG, Bundle, shipped
 from glassformer.config import BundleConfig
 from glassformer.engine import Engine, TorchEngine, watched
-from glassformer.errors import ConfigError, FormatError, GlassformerError, MissingExtraError, RequestError
+from glassformer.errors import FormatError, GlassformerError, MissingExtraError, RequestError
+from glassformer.options import Options, prefixes_of, search_options
 from glassformer.search.repeats import find_run, kept_without_repeats
-from glassformer.search.scoring import Hypothesis, Penalty, SearchOptions, length_factor
+from glassformer.search.scoring import Hypothesis, SearchOptions, length_factor
 from glassformer.translation import Note, Part, Translation, joined, joint, one_line, prepare, read
 from glassformer.workers import workers_for
 
@@ -39,41 +39,6 @@ WINDOW = 1024
 
 EngineName = Literal["auto", "torch", "ctranslate2", "ctranslate2-int8"]
 """int8 rounds the weights, so some texts differ: it is never chosen by itself"""
-
-
-class Options(TypedDict, total=False):
-    """What a request may ask for; what is left out is as the bundle says."""
-
-    beams: int
-    """hypotheses kept at each step; 1 is greedy search"""
-    n_best: int
-    """how many translations: the best one and its alternatives; with sampling, how many are drawn"""
-    penalty: Penalty
-    """length: score = log p / length^α; wu: log p / ((5 + length) / 6)^α"""
-    length_penalty: float
-    """α of the penalty"""
-    stop: Literal["beam_finished", "exact"]
-    """exact goes on until no better translation can come"""
-    min_length: int
-    """fewest tokens"""
-    max_length: int
-    """most tokens, the end included; 0 means 2 × source + 32"""
-    no_repeat_ngram: int
-    """never say the same n tokens twice"""
-    prefix: str | Sequence[str]
-    """what the translation has to begin with, in whole words; one for all texts, or one for each"""
-    sampling: bool
-    """draw at random instead of searching for the likeliest"""
-    temperature: float
-    """below 1 makes likely words likelier"""
-    top_k: int
-    """draw from the k likeliest tokens"""
-    top_p: float
-    """draw from the fewest tokens that hold this share of the probability"""
-    seed: int
-    """the same seed gives the same draws"""
-    align: bool
-    """say which source word each word came from"""
 
 
 class Translator:
@@ -100,7 +65,7 @@ class Translator:
 
     def engine_for(self, **options: Unpack[Options]) -> tuple[Engine, str]:
         """Which engine does this, and why."""
-        return self._engine_for(_search_options(self.bundle.config, options))
+        return self._engine_for(search_options(self.bundle.config, options))
 
     def _engine_for(self, options: SearchOptions) -> tuple[Engine, str]:
         reason = self._engine.refuses(options)
@@ -141,7 +106,7 @@ class Translator:
 
     def _windows(self, texts: Iterable[str], window: int, options: Options) -> Iterator[Translation]:
         """Refuse senseless options at once, not when the first translation is asked for."""
-        search = _search_options(self.bundle.config, options)
+        search = search_options(self.bundle.config, options)
         engine, _ = self._engine_for(search)
         return self._in_windows(enumerate(texts), window, engine, search, options)
 
@@ -153,7 +118,7 @@ class Translator:
         search: SearchOptions,
         options: Options,
     ) -> Iterator[Translation]:
-        prefixes = _prefixes(options.get("prefix"))
+        prefixes = prefixes_of(options.get("prefix"))
         trouble: GlassformerError | None = None
         while trouble is None:
             texts: list[tuple[int, str]] = []
@@ -233,7 +198,7 @@ class Translator:
 
         With several beams only what they agree on is shown: the last text is what `translate` gives.
         """
-        search = _search_options(self.bundle.config, options)
+        search = search_options(self.bundle.config, options)
         prefix = options.get("prefix") or ""
         if search.sampling or search.n_best > 1 or options.get("align") or not isinstance(prefix, str):
             raise RequestError("a stream is one growing text: no sampling, no n_best, no align, one prefix")
@@ -355,31 +320,6 @@ def _make_engine(wanted: EngineName, bundle: Bundle, own: TorchEngine, workers: 
             raise
         return own, f"ctranslate2 can't be used: {error}"
     return engine, "the fastest that is installed" if wanted == "auto" else "asked for"
-
-
-def _search_options(config: BundleConfig, options: Options) -> SearchOptions:
-    """A bundle's search settings with what this request asks for; all problems are named at once."""
-    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
-    unknown = [key for key in given if key not in Options.__annotations__]
-    if unknown:
-        raise RequestError(
-            f"unknown options {', '.join(unknown)}; there are {', '.join(Options.__annotations__)}"
-        )
-    names = {item.name for item in dataclasses.fields(SearchOptions)}
-    asked = {key: value for key, value in given.items() if key in names}
-    if not asked.get("sampling") and "beams" not in asked:
-        asked["beams"] = max(config.search.beams, asked.get("n_best", 1))
-    try:
-        return settings.from_mapping(SearchOptions, {**settings.to_mapping(config.search), **asked})
-    except ConfigError as error:
-        raise RequestError(str(error)) from None
-
-
-def _prefixes(prefix: str | Sequence[str] | None) -> Iterator[str]:
-    """One for each text: the same again and again, or those that were given."""
-    if prefix is None or isinstance(prefix, str):
-        return itertools.repeat(prefix or "")
-    return iter(prefix)
 
 
 def _translate_parts(

@@ -178,7 +178,7 @@ PLANS = {
         {"kind": "symbols"},
         {"batch_tokens": 600, "warmup": 100, "ema": 50, "label_smoothing": 0.0},
         "words",
-        # From sweeps over two to four rates, 400 updates each (docs/LOG.md); who is not here was not swept.
+        # The best of two to five rates each, 400 updates (docs/LOG.md); who is not here was best at 0.003.
         {
             "transformer": 0.003,
             "lstm": 0.006,
@@ -188,6 +188,9 @@ PLANS = {
             "raw": 0.004,
             "no-norm": 0.004,
             "no-residual": 0.001,
+            "no-positions": 0.006,
+            "no-feed-forward": 0.004,
+            "projected": 0.002,
         },
     ),
     "characters": Plan(
