@@ -15,6 +15,7 @@ import argparse
 import math
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ class Text:
         if not place.exists():
             train_tokenizer("bpe", (line for line, _ in train.pairs()), size=VOCABULARY).save(place)
         tokenizers = TokenizerPair.load(folder)
-        self.vocabulary = tokenizers.vocabulary()
+        self.vocabulary = replace(tokenizers.vocabulary(), start=tokenizers.target.eos)
         store = prepare_store(folder / "train", train, tokenizers)
         self.feed = BlockFeed(store, self.vocabulary, block=BLOCK, batch_tokens=BATCH_TOKENS, seed=seed)
         lines = [line for line in (corpus / "valid.txt").read_text("utf-8").split("\n") if line.strip()]

@@ -166,7 +166,7 @@ class VocabularyConfig:
     target_pad: int = 0
     """fills up short targets; the last entry of the vocabulary; never predicted"""
     start: int = 0
-    """what the decoder reads first; the target's padding, whose embedding is zero"""
+    """what is read first: the padding, whose embedding is zero, by decoders; eos by language models"""
 
     def problems(self) -> list[str]:
         found = []

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from glassformer.bundle import WEIGHTS, Bundle, load_reader, load_weights
-from glassformer.config import BundleConfig, ModelConfig
+from glassformer.config import BundleConfig, ModelConfig, VocabularyConfig
 from glassformer.data.batch import BatchOrder
 from glassformer.data.store import Store, complete_report, prepare_store
 from glassformer.errors import ConfigError, DataError, TokenizerError
@@ -163,7 +163,7 @@ def _bundle(
         task=recipe.task,
         source_language=corpus.data.source_language,
         target_language=corpus.data.target_language,
-        vocabulary=tokenizers.vocabulary(),
+        vocabulary=_vocabulary(recipe.task, tokenizers, start),
         model=network,
         tokenizer=start.config.tokenizer if start else recipe.tokenizer,
         search=recipe.search,
@@ -176,6 +176,18 @@ def _bundle(
     if start is not None and start.path is not None:
         load_weights(model, start.path / WEIGHTS, config.vocabulary)
     return Bundle(config, tokenizers, model)
+
+
+def _vocabulary(task: str, tokenizers: TokenizerPair, start: Bundle[Any] | None) -> VocabularyConfig:
+    """A model that goes on learning keeps what it reads first; running text begins where a line has ended.
+
+    The padding is no beginning for a language model: it is zero, and where neither a position nor a source is
+    added to it each norm makes its gradient a few hundred times larger.
+    """
+    if start is not None and start.config.task == task:
+        return start.config.vocabulary
+    found = tokenizers.vocabulary()
+    return replace(found, start=found.eos) if task == "language_model" else found
 
 
 def _check_lengths(store: Store, network: ModelConfig) -> None:

@@ -57,7 +57,24 @@ def labelled(count: int) -> list[tuple[str, str]]:
     return [(text, "Farm yard" if "cow" in text else "Elsewhere") for text in texts]
 
 
-def run(directory: Path, task: str, corpus: dict[str, Any], steps: int = 60, **changes: Any) -> Result:
+class Kept(Report):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.entries: list[Any] = []
+
+    def record(self, entry: Any) -> None:
+        self.entries.append(entry)
+
+
+def run(
+    directory: Path,
+    task: str,
+    corpus: dict[str, Any],
+    steps: int = 60,
+    report: Report | None = None,
+    **changes: Any,
+) -> Result:
     mapping = {
         "task": task,
         "model": NETWORK,
@@ -67,7 +84,7 @@ def run(directory: Path, task: str, corpus: dict[str, Any], steps: int = 60, **c
     }
     for section, values in changes.items():
         mapping[section] = {**mapping.get(section, {}), **values}  # type: ignore[dict-item]
-    return train(settings.from_mapping(Recipe, mapping), directory, report=Report())
+    return train(settings.from_mapping(Recipe, mapping), directory, report=report or Report())
 
 
 def write(path: Path, rows: list[str]) -> str:
@@ -135,6 +152,18 @@ def test_a_language_model_learns_and_goes_on(language_model: Path) -> None:
     beams = generator.generate("the big", beams=4, n_best=2, max_tokens=6)
     assert len(beams) == 2
     assert beams[0].score >= beams[1].score
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "alibi", "none"])
+def test_a_deep_language_model_begins_with_an_ordinary_gradient(tmp_path: Path, positions: str) -> None:
+    text, kept = write(tmp_path / "text.txt", sentences(200)), Kept()
+    network = {"decoder_layers": 6, "positions": positions}
+    result = run(tmp_path / "run", "language_model", {"text": text}, steps=12, report=kept, model=network)
+    trained = [entry for entry in kept.entries if entry["kind"] == "train"]
+    assert trained[0]["gradient"] < 10
+    assert trained[-1]["skipped"] == 0
+    vocabulary = load_reader(result.path).config.vocabulary
+    assert vocabulary.start == vocabulary.eos
 
 
 def test_sampling_follows_its_seed_and_streams_the_same_text(language_model: Path) -> None:
