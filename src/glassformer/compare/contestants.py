@@ -184,7 +184,7 @@ PLANS = {
             "lstm": 0.006,
             "lstm-dot": 0.008,
             "lstm-additive": 0.008,
-            "lstm-bilinear": 0.006,
+            "lstm-bilinear": 0.008,
             "raw": 0.004,
             "no-norm": 0.004,
             "no-residual": 0.001,
