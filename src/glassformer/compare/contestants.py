@@ -178,8 +178,8 @@ PLANS = {
         {"kind": "symbols"},
         {"batch_tokens": 600, "warmup": 100, "ema": 50, "label_smoothing": 0.0},
         "words",
-        # The best of two to five rates each, 400 updates (docs/LOG.md), for bilinear attention whole runs; who
-        # is not here was best at 0.003.
+        # The best of two to five rates each, 400 updates (docs/LOG.md), for bilinear attention whole runs;
+        # who is not here was best at 0.003.
         {
             "transformer": 0.003,
             "lstm": 0.006,
