@@ -22,7 +22,7 @@ from benchmarks.contest import Entry, Measured, contest, cores, median, ratio
 from benchmarks.corpus import find_text
 from benchmarks.training import SMOOTHING, Ours, Task
 from glassformer.engine import TorchEngine
-from glassformer.model import attention, parts
+from glassformer.model import attention, packing, parts
 from glassformer.train import allocator, objective
 
 
@@ -131,6 +131,14 @@ def unsorted(task: Task) -> Iterator[np.ndarray[Any, Any]]:
     yield np.array(rows)
 
 
+class PaddedLayers(Ours):
+    """Linear maps, norms and dropout work on padding, too."""
+
+    def build(self) -> nn.Module:
+        replace(packing.Packing, "in_training", lambda *_: None)
+        return super().build()
+
+
 class FusedAttention(Ours):
     """No dropout on attention weights: one kernel that never stores them can be used."""
 
@@ -196,6 +204,7 @@ TRAINING = {
     "fused Adam": "PlainAdam",
     "memory kept between updates": "FreeMemory",
     "batches of about equal lengths": "AnyOrder",
+    "padding left out between attentions": "PaddedLayers",
 }
 ATTENTION = {ON: "FusedAttention", "fused attention (without dropout on weights)": "ExplicitAttention"}
 DECODING = {

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigError
+from glassformer.model.packing import Packing
 from glassformer.model.parts import Dropout, RMSNorm, linear, packed_linear
 from glassformer.model.positions import Positions
 from glassformer.model.record import tell, watching
@@ -99,13 +100,17 @@ def causal_mask(length: int, device: torch.device, may_attend: Tensor | None = N
     return before_TT if may_attend is None else before_TT & may_attend
 
 
-def split_heads(x_BTX: Tensor, heads: int) -> Tensor:
+def split_heads(x_BTX: Tensor, heads: int, packing: Packing | None = None) -> Tensor:
     """The last axis becomes `heads` parts, and the heads an axis of their own: B T (H·K) → B H T K."""
+    if packing is not None:
+        return packing.split_heads(x_BTX, heads)
     return x_BTX.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def merge_heads(x_BHTK: Tensor) -> Tensor:
+def merge_heads(x_BHTK: Tensor, packing: Packing | None = None) -> Tensor:
     """The way back: B H T K → B T (H·K)."""
+    if packing is not None:
+        return packing.merge_heads(x_BHTK)
     return x_BHTK.transpose(1, 2).flatten(2)
 
 
@@ -166,14 +171,14 @@ class Heads(nn.Module):
         self.dropout = Dropout(shape.dropout)
         self.output = linear(shape.packed[2] // shape.groups * shape.heads, shape.width, shape.bias)
 
-    def queries(self, q_BTX: Tensor) -> Tensor:
-        return self.query_norm(split_heads(q_BTX, self.heads))
+    def queries(self, q_BTX: Tensor, packing: Packing | None = None) -> Tensor:
+        return self.query_norm(split_heads(q_BTX, self.heads, packing))
 
-    def keys(self, k_BSX: Tensor) -> Tensor:
-        return self.key_norm(split_heads(k_BSX, self.groups))
+    def keys(self, k_BSX: Tensor, packing: Packing | None = None) -> Tensor:
+        return self.key_norm(split_heads(k_BSX, self.groups, packing))
 
-    def values(self, v_BSX: Tensor) -> Tensor:
-        return split_heads(v_BSX, self.groups)
+    def values(self, v_BSX: Tensor, packing: Packing | None = None) -> Tensor:
+        return split_heads(v_BSX, self.groups, packing)
 
     def combine(
         self,
@@ -184,6 +189,7 @@ class Heads(nn.Module):
         *,
         bias: Tensor | None = None,
         causal: bool = False,
+        packing: Packing | None = None,
     ) -> Tensor:
         """Each head attends; the heads are put side by side and W^O mixes them."""
         if self.groups != self.heads:
@@ -202,7 +208,7 @@ class Heads(nn.Module):
             tell("attention", self.place, weights_BHTS)
         if (loud_BH11 := loudness(self.place, self.heads, attended_BHTU)) is not None:
             attended_BHTU = attended_BHTU * loud_BH11
-        return self.output(merge_heads(attended_BHTU))
+        return self.output(merge_heads(attended_BHTU, packing))
 
 
 class MultiHeadAttention(Heads):
@@ -229,7 +235,10 @@ class MultiHeadAttention(Heads):
 
 
 class SelfAttention(Heads):
-    """Queries, keys and values are three views of the same tokens, projected in one product."""
+    """Queries, keys and values are three views of the same tokens, projected in one product.
+
+    With a `packing`, x is x_RD: the real tokens alone.
+    """
 
     def __init__(self, shape: HeadShape, positions: Positions, place: str = "self") -> None:
         super().__init__(shape, place)
@@ -239,11 +248,18 @@ class SelfAttention(Heads):
             shape.width, self.packed, shape.bias, [shape.query_gain, 1.0, 1.0]
         )
 
-    def forward(self, x_BTD: Tensor, may_attend: Tensor | None = None, *, causal: bool = False) -> Tensor:
-        places = range(x_BTD.shape[1])
-        q_BHTK, k_BGTK, v_BGTU = self._project(x_BTD, places)
+    def forward(
+        self,
+        x_BTD: Tensor,
+        may_attend: Tensor | None = None,
+        *,
+        causal: bool = False,
+        packing: Packing | None = None,
+    ) -> Tensor:
+        places = range(packing.longest if packing else x_BTD.shape[1])
+        q_BHTK, k_BGTK, v_BGTU = self._project(x_BTD, places, packing)
         bias_HTT = self.positions.bias(places, places)
-        return self.combine(q_BHTK, k_BGTK, v_BGTU, may_attend, bias=bias_HTT, causal=causal)
+        return self.combine(q_BHTK, k_BGTK, v_BGTU, may_attend, bias=bias_HTT, causal=causal, packing=packing)
 
     def step(self, x_BND: Tensor, cache: SelfCache, place: int, may_attend_B1NL: Tensor | None) -> Tensor:
         """One new token a beam, which sees itself and its ancestors in the cache."""
@@ -254,11 +270,13 @@ class SelfAttention(Heads):
             bias_H1L = bias_H1L.repeat_interleave(x_BND.shape[1], dim=-1)
         return self.combine(q_BHNK, k_BGLK, v_BGLU, may_attend_B1NL, bias=bias_H1L)
 
-    def _project(self, x_BTD: Tensor, places: range) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(
+        self, x_BTD: Tensor, places: range, packing: Packing | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         q_BTX, k_BTX, v_BTX = self.query_key_value(x_BTD).split(self.packed, dim=-1)
-        q_BHTK = self.positions.turn(self.queries(q_BTX), places)
-        k_BGTK = self.positions.turn(self.keys(k_BTX), places)
-        return q_BHTK, k_BGTK, self.values(v_BTX)
+        q_BHTK = self.positions.turn(self.queries(q_BTX, packing), places)
+        k_BGTK = self.positions.turn(self.keys(k_BTX, packing), places)
+        return q_BHTK, k_BGTK, self.values(v_BTX, packing)
 
 
 class CrossAttention(Heads):
@@ -271,10 +289,16 @@ class CrossAttention(Heads):
         self.query = linear(shape.width, query, shape.bias, shape.query_gain)
         self.key_value = packed_linear(shape.width, self.packed, shape.bias)
 
-    def remember(self, memory_BSD: Tensor) -> CrossCache:
+    def remember(self, memory_BSD: Tensor, packing: Packing | None = None) -> CrossCache:
         k_BSX, v_BSX = self.key_value(memory_BSD).split(self.packed, dim=-1)
-        return CrossCache(self.keys(k_BSX), self.values(v_BSX))
+        return CrossCache(self.keys(k_BSX, packing), self.values(v_BSX, packing))
 
-    def forward(self, x_BTD: Tensor, memory: CrossCache, may_attend: Tensor | None = None) -> Tensor:
-        q_BHTK = self.queries(self.query(x_BTD))
-        return self.combine(q_BHTK, memory.keys_BGSK, memory.values_BGSU, may_attend)
+    def forward(
+        self,
+        x_BTD: Tensor,
+        memory: CrossCache,
+        may_attend: Tensor | None = None,
+        packing: Packing | None = None,
+    ) -> Tensor:
+        q_BHTK = self.queries(self.query(x_BTD), packing)
+        return self.combine(q_BHTK, memory.keys_BGSK, memory.values_BGSU, may_attend, packing=packing)

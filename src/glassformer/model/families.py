@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from glassformer.config import VocabularyConfig
 from glassformer.errors import RequestError
 from glassformer.model.layers import Embedding, Output
+from glassformer.model.packing import Packing
 from glassformer.model.parts import Dropout, linear
 from glassformer.model.positions import Positions
 from glassformer.model.record import tell
@@ -48,12 +49,23 @@ class Reader(nn.Module):
     def states(self, ids_BT: Tensor, lengths_B: Tensor) -> Tensor:
         """states_BTD, each of which has seen the whole text: a bidirectional encoder."""
         may_attend = may_attend_lengths(lengths_B, ids_BT.shape[1])
-        return self.read(ids_BT, may_attend)
+        return self.read(ids_BT, may_attend, lengths_B=lengths_B)
 
-    def read(self, ids_BT: Tensor, may_attend: Tensor | None = None, *, causal: bool = False) -> Tensor:
-        """states_BTD under any mask: who sees whom is all that tells an encoder from a language model."""
+    def read(
+        self,
+        ids_BT: Tensor,
+        may_attend: Tensor | None = None,
+        *,
+        causal: bool = False,
+        lengths_B: Tensor | None = None,
+    ) -> Tensor:
+        """states_BTD under any mask: who sees whom is all that tells an encoder from a language model.
+
+        Whoever says where padding begins gets anything there.
+        """
+        packing = Packing.in_training(self.training, lengths_B, ids_BT.shape[1])
         x_BTD = self.embedding(ids_BT, range(ids_BT.shape[1]))
-        return self.encoder(x_BTD, may_attend, causal=causal)
+        return self.encoder(x_BTD, may_attend, causal=causal, packing=packing)
 
     @property
     def output_weight(self) -> nn.Parameter:
@@ -70,7 +82,7 @@ class LanguageModel(Reader):
 
     def states(self, ids_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """states_BTD after each token. Padding stands on the right, so causality alone hides it."""
-        return self.read(ids_BT, causal=True)
+        return self.read(ids_BT, causal=True, lengths_B=lengths_B)
 
     def decode(self, ids_BT: Tensor) -> Tensor:
         """logits_BTV of the token that follows each token; the text begins with the start symbol."""

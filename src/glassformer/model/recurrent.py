@@ -160,7 +160,7 @@ class Recurrent(Seq2Seq):
         x_BSD = self.source_embedding(source_BS, range(source_BS.shape[1]))
         return Memory(self.encoder(x_BSD, lengths_B), lengths_B)
 
-    def states(self, memory: Memory, target_BT: Tensor) -> Tensor:
+    def states(self, memory: Memory, target_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         x_BTD = self.target_embedding(target_BT, range(target_BT.shape[1]))
         return self.decoder(x_BTD, memory)
 

@@ -29,8 +29,11 @@ class Seq2Seq(nn.Module):
         """Read the sources. Padding stands on the right; `lengths_B` says where it begins."""
         raise NotImplementedError
 
-    def states(self, memory: Memory, target_BT: Tensor) -> Tensor:
-        """states_BTD after each token of the target, which begins with the start symbol."""
+    def states(self, memory: Memory, target_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """states_BTD after each token of the target, which begins with the start symbol.
+
+        Whoever says where padding begins gets anything there.
+        """
         raise NotImplementedError
 
     def decode(self, memory: Memory, target_BT: Tensor) -> Tensor:

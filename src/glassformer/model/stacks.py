@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from glassformer.model.attention import CrossAttention, SelfAttention
 from glassformer.model.layers import PostNorm, PreNorm
+from glassformer.model.packing import Packing
 from glassformer.model.record import tell
 from glassformer.model.state import CrossCache, DecoderState, Memory, ReaderState, SelfCache
 
@@ -24,8 +25,17 @@ class EncoderLayer(nn.Module):
         self.attention, self.attention_residual = attention, residual()
         self.feed_forward, self.feed_forward_residual = feed_forward, residual()
 
-    def forward(self, x_BSD: Tensor, may_attend: Tensor | None, *, causal: bool = False) -> Tensor:
-        x_BSD = self.attention_residual(x_BSD, lambda x: self.attention(x, may_attend, causal=causal))
+    def forward(
+        self,
+        x_BSD: Tensor,
+        may_attend: Tensor | None,
+        *,
+        causal: bool = False,
+        packing: Packing | None = None,
+    ) -> Tensor:
+        x_BSD = self.attention_residual(
+            x_BSD, lambda x: self.attention(x, may_attend, causal=causal, packing=packing)
+        )
         return self.feed_forward_residual(x_BSD, self.feed_forward)
 
     def step(self, x_BND: Tensor, cache: SelfCache, place: int, may_attend_B1NL: Tensor | None) -> Tensor:
@@ -37,7 +47,10 @@ class EncoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """N layers; with norms before the sub-layers, one more norm at the end."""
+    """N layers; with norms before the sub-layers, one more norm at the end.
+
+    With a `packing`, the layers see real tokens only, x_RD; padding comes back as zeros.
+    """
 
     layers: Sequence[EncoderLayer]
 
@@ -46,11 +59,20 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
         self.final_norm, self.place = final_norm, place
 
-    def forward(self, x_BSD: Tensor, may_attend: Tensor | None, *, causal: bool = False) -> Tensor:
+    def forward(
+        self,
+        x_BSD: Tensor,
+        may_attend: Tensor | None,
+        *,
+        causal: bool = False,
+        packing: Packing | None = None,
+    ) -> Tensor:
+        x = packing.pack(x_BSD) if packing else x_BSD
         for number, layer in enumerate(self.layers):
-            x_BSD = layer(x_BSD, may_attend, causal=causal)
-            tell("residual", f"{self.place}.{number}", x_BSD)
-        return self.final_norm(x_BSD)
+            x = layer(x, may_attend, causal=causal, packing=packing)
+            tell("residual", f"{self.place}.{number}", x)
+        x = self.final_norm(x)
+        return packing.unpack(x) if packing else x
 
     def step(self, x_BND: Tensor, state: ReaderState) -> Tensor:
         """One new token a beam, which sees what came before it."""
@@ -78,10 +100,16 @@ class DecoderLayer(nn.Module):
         self.cross, self.cross_residual = cross, residual()
         self.feed_forward, self.feed_forward_residual = feed_forward, residual()
 
-    def forward(self, x_BTD: Tensor, source: CrossCache, may_attend_source: Tensor | None) -> Tensor:
+    def forward(
+        self,
+        x_BTD: Tensor,
+        source: CrossCache,
+        may_attend_source: Tensor | None,
+        packing: Packing | None = None,
+    ) -> Tensor:
         """Whole sentences. Padding stands on the right, so causality alone hides it from real tokens."""
-        x_BTD = self.attention_residual(x_BTD, lambda x: self.attention(x, causal=True))
-        return self._after_self(x_BTD, source, may_attend_source)
+        x_BTD = self.attention_residual(x_BTD, lambda x: self.attention(x, causal=True, packing=packing))
+        return self._after_self(x_BTD, source, may_attend_source, packing)
 
     def step(
         self,
@@ -98,8 +126,14 @@ class DecoderLayer(nn.Module):
         )
         return self._after_self(x_BND, source, may_attend_source)
 
-    def _after_self(self, x_BTD: Tensor, source: CrossCache, may_attend_source: Tensor | None) -> Tensor:
-        x_BTD = self.cross_residual(x_BTD, lambda x: self.cross(x, source, may_attend_source))
+    def _after_self(
+        self,
+        x_BTD: Tensor,
+        source: CrossCache,
+        may_attend_source: Tensor | None,
+        packing: Packing | None = None,
+    ) -> Tensor:
+        x_BTD = self.cross_residual(x_BTD, lambda x: self.cross(x, source, may_attend_source, packing))
         return self.feed_forward_residual(x_BTD, self.feed_forward)
 
 
@@ -113,12 +147,15 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
         self.final_norm, self.place = final_norm, place
 
-    def forward(self, x_BTD: Tensor, memory: Memory) -> Tensor:
+    def forward(self, x_BTD: Tensor, memory: Memory, packing: Packing | None = None) -> Tensor:
+        x = packing.pack(x_BTD) if packing else x_BTD
+        read = memory.packing.pack(memory.states_BSD) if memory.packing else memory.states_BSD
         for number, layer in enumerate(self.layers):
-            source = layer.cross.remember(memory.states_BSD)
-            x_BTD = layer(x_BTD, source, memory.may_attend_B11S)
-            tell("residual", f"{self.place}.{number}", x_BTD)
-        return self.final_norm(x_BTD)
+            source = layer.cross.remember(read, memory.packing)
+            x = layer(x, source, memory.may_attend_B11S, packing)
+            tell("residual", f"{self.place}.{number}", x)
+        x = self.final_norm(x)
+        return packing.unpack(x) if packing else x
 
     def start(self, memory: Memory, beams: int) -> DecoderState:
         return DecoderState(memory, beams, [layer.cross.remember(memory.states_BSD) for layer in self.layers])

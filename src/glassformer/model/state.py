@@ -1,8 +1,8 @@
 """What flows between encoder and decoder: the memory of a source, and the state of a decoding step.
 
-Axes, here and in every file of this room: B batch, S source length, T target length, H heads, G heads that
-share keys and values (= H unless grouped), D model width, K width of a head's queries and keys, U width of a
-head's values, F feed-forward width, V vocabulary, N beams, C room in a cache.
+Axes, here and in every file of this room: B batch, S source length, T target length, R real tokens of a
+batch, H heads, G heads that share keys and values (= H unless grouped), D model width, K width of a head's
+queries and keys, U width of a head's values, F feed-forward width, V vocabulary, N beams, C room in a cache.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from glassformer.model.packing import Packing
 
 
 def may_attend_lengths(lengths_B: Tensor, longest: int) -> Tensor | None:
@@ -32,6 +34,8 @@ class Memory:
 
     states_BSD: Tensor
     lengths_B: Tensor
+    packing: Packing | None = None
+    """where the real tokens stand, for whoever wants to leave padding out"""
 
     @property
     def batch(self) -> int:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from glassformer.config import VocabularyConfig
 from glassformer.model.layers import Embedding, Output
+from glassformer.model.packing import Packing
 from glassformer.model.seq2seq import Seq2Seq
 from glassformer.model.stacks import Decoder, Encoder
 from glassformer.model.state import DecoderState, Memory, may_attend_lengths
@@ -41,13 +42,14 @@ class Transformer(Seq2Seq):
     def encode(self, source_BS: Tensor, lengths_B: Tensor) -> Memory:
         """Read the sources. Padding stands on the right; `lengths_B` says where it begins."""
         may_attend = may_attend_lengths(lengths_B, source_BS.shape[1])
+        packing = Packing.in_training(self.training, lengths_B, source_BS.shape[1])
         x_BSD = self.source_embedding(source_BS, range(source_BS.shape[1]))
-        return Memory(self.encoder(x_BSD, may_attend), lengths_B)
+        return Memory(self.encoder(x_BSD, may_attend, packing=packing), lengths_B, packing)
 
-    def states(self, memory: Memory, target_BT: Tensor) -> Tensor:
+    def states(self, memory: Memory, target_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """states_BTD after each token of the target, which begins with the start symbol."""
         x_BTD = self.target_embedding(target_BT, range(target_BT.shape[1]))
-        return self.decoder(x_BTD, memory)
+        return self.decoder(x_BTD, memory, Packing.in_training(self.training, lengths_B, target_BT.shape[1]))
 
     def decode(self, memory: Memory, target_BT: Tensor) -> Tensor:
         """logits_BTV of the token that follows each token of the target."""

@@ -66,7 +66,8 @@ class LanguageObjective(ReaderObjective):
 
     def places(self, batch: Batch) -> tuple[Tensor, Tensor]:
         real_BT = _real(batch)
-        return self.model.states(batch.target_in_BT)[real_BT], batch.target_out_BT[real_BT]
+        states_BTD = self.model.states(batch.target_in_BT, batch.target_lengths_B)
+        return states_BTD[real_BT], batch.target_out_BT[real_BT]
 
 
 class LabelObjective(ReaderObjective):
@@ -124,7 +125,7 @@ class TranslationObjective(nn.Module):
 
     def _states(self, batch: Batch) -> Tensor:
         memory = self.model.encode(batch.source_BS, batch.source_lengths_B)
-        return self.model.states(memory, batch.target_in_BT)
+        return self.model.states(memory, batch.target_in_BT, batch.target_lengths_B)
 
     def _loss(self, states_ND: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
         return smoothed_loss(

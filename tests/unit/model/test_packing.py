@@ -1,0 +1,135 @@
+"""Padding left out: the same numbers and gradients as with the whole rectangle, which is the slow twin."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import ModelConfig, VocabularyConfig
+from glassformer.data.batch import Batch, collate
+from glassformer.model.attention import merge_heads, split_heads
+from glassformer.model.build import build_model, build_reader
+from glassformer.model.packing import Packing
+from glassformer.model.record import record
+from glassformer.model.transformer import Transformer
+from glassformer.train.objective import TranslationObjective, make_objective
+
+LENGTHS_B = torch.tensor([3, 1, 5])
+REAL_BT = torch.arange(5) < LENGTHS_B[:, None]
+TEXT = VocabularyConfig(20, 20, shared=True, source_pad=19, target_pad=19, start=19)
+NETWORK = {
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "width": 16,
+    "feed_forward": 24,
+    "heads": 4,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+}
+
+
+def make_model(**changes: Any) -> Transformer:
+    torch.manual_seed(1)
+    return build_model(ModelConfig(**{**NETWORK, **changes}), TEXT).double()
+
+
+def make_batch() -> Batch:
+    return collate([([3, 4, 5], [6, 7]), ([8], [9, 10, 11, 12]), ([2, 3, 4, 5, 6], [])], TEXT)
+
+
+def loss_and_gradients(objective: nn.Module, batch: Batch) -> list[Tensor]:
+    losses = objective(batch)
+    parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+    gradients = torch.autograd.grad(losses.loss_sum, parameters, allow_unused=True, materialize_grads=True)
+    return [losses.loss_sum, losses.nll_sum, *gradients]
+
+
+def test_packed_and_unpacked_again() -> None:
+    x_BTD = torch.randn(3, 5, 8)
+    packing = Packing(LENGTHS_B, 5)
+    x_RD = packing.pack(x_BTD)
+    assert torch.equal(x_RD, x_BTD[REAL_BT])
+    assert torch.equal(packing.unpack(x_RD), x_BTD * REAL_BT[..., None])
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_heads_are_split_and_merged_as_in_the_rectangle(heads: int) -> None:
+    x_BTD = torch.randn(3, 5, 8) * REAL_BT[..., None]
+    packing = Packing(LENGTHS_B, 5)
+    split_BHTK = split_heads(packing.pack(x_BTD), heads, packing)
+    assert torch.equal(split_BHTK, split_heads(x_BTD, heads))
+    assert torch.equal(merge_heads(split_BHTK, packing), packing.pack(x_BTD))
+
+
+def test_gradients_of_padding_are_zero() -> None:
+    x_BTD = torch.randn(3, 5, 8, requires_grad=True)
+    packing = Packing(LENGTHS_B, 5)
+    split_heads(packing.pack(x_BTD), 2, packing).sum().backward()
+    assert torch.equal(x_BTD.grad, REAL_BT[..., None].expand(3, 5, 8).float())
+
+
+def test_only_where_it_saves_something_and_nobody_watches() -> None:
+    assert isinstance(Packing.in_training(True, LENGTHS_B, 5), Packing)
+    assert Packing.in_training(False, LENGTHS_B, 5) is None
+    assert Packing.in_training(True, None, 5) is None
+    assert Packing.in_training(True, torch.tensor([5, 5]), 5) is None
+    with record():
+        assert Packing.in_training(True, LENGTHS_B, 5) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"norm": "pre"},
+        {"norm": "pre", "norm_kind": "rms", "activation": "swiglu"},
+        {"positions": "rotary"},
+        {"positions": "alibi"},
+        {"positions": "learned"},
+        {"key_value_heads": 2},
+        {"head_width": 6, "value_width": 10},
+        {"query_key_norm": True},
+        {"score": "additive"},
+    ],
+    ids=lambda changes: ",".join(f"{key}={value}" for key, value in changes.items()) or "paper",
+)
+def test_a_model_learns_the_same_without_padding(changes: dict[str, Any]) -> None:
+    objective = TranslationObjective(make_model(**changes), smoothing=0.1).train()
+    batch = make_batch()
+    packed = loss_and_gradients(objective, batch)
+    with record():  # whoever watches sees the rectangle
+        whole = loss_and_gradients(objective, batch)
+    for one, other in zip(packed, whole, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("task", ["language_model", "masked_language_model", "classify", "tag"])
+def test_the_family_learns_the_same_without_padding(task: str) -> None:
+    torch.manual_seed(1)
+    model = build_reader(task, ModelConfig(**NETWORK, norm="pre"), TEXT).double()  # type: ignore[arg-type]
+    objective = make_objective(task, model, 0.1).train()
+    batch = collate([([3, 4, 5], [6, 7, 8]), ([8], [9]), ([2, 3, 4, 5, 6], [7, 8, 9, 2, 3])], TEXT)
+    real_BT = torch.arange(6) < batch.target_lengths_B[:, None]
+    batch = replace(batch, target_out_BT=batch.target_out_BT.where(real_BT, -1))
+    packed = loss_and_gradients(objective, batch)
+    with record():
+        whole = loss_and_gradients(objective, batch)
+    for one, other in zip(packed, whole, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+
+
+def test_training_leaves_padding_out_and_everything_else_does_not() -> None:
+    model, batch = make_model(), make_batch()
+    seen: dict[str, tuple[int, ...]] = {}
+    for name, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
+        stack.layers[0].feed_forward.register_forward_hook(  # type: ignore[attr-defined]
+            lambda part, given, out, name=name: seen.update({name: tuple(out.shape)})
+        )
+    TranslationObjective(model).train()(batch)
+    assert seen == {"encoder": (4 + 2 + 6, 16), "decoder": (3 + 5 + 1, 16)}
+    TranslationObjective(model).eval()(batch)
+    assert seen == {"encoder": (3, 6, 16), "decoder": (3, 5, 16)}
