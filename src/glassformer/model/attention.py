@@ -100,17 +100,13 @@ def causal_mask(length: int, device: torch.device, may_attend: Tensor | None = N
     return before_TT if may_attend is None else before_TT & may_attend
 
 
-def split_heads(x_BTX: Tensor, heads: int, packing: Packing | None = None) -> Tensor:
+def split_heads(x_BTX: Tensor, heads: int) -> Tensor:
     """The last axis becomes `heads` parts, and the heads an axis of their own: B T (H·K) → B H T K."""
-    if packing is not None:
-        return packing.split_heads(x_BTX, heads)
     return x_BTX.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def merge_heads(x_BHTK: Tensor, packing: Packing | None = None) -> Tensor:
+def merge_heads(x_BHTK: Tensor) -> Tensor:
     """The way back: B H T K → B T (H·K)."""
-    if packing is not None:
-        return packing.merge_heads(x_BHTK)
     return x_BHTK.transpose(1, 2).flatten(2)
 
 
@@ -172,13 +168,13 @@ class Heads(nn.Module):
         self.output = linear(shape.packed[2] // shape.groups * shape.heads, shape.width, shape.bias)
 
     def queries(self, q_BTX: Tensor, packing: Packing | None = None) -> Tensor:
-        return self.query_norm(split_heads(q_BTX, self.heads, packing))
+        return self.query_norm(_split(q_BTX, self.heads, packing))
 
     def keys(self, k_BSX: Tensor, packing: Packing | None = None) -> Tensor:
-        return self.key_norm(split_heads(k_BSX, self.groups, packing))
+        return self.key_norm(_split(k_BSX, self.groups, packing))
 
     def values(self, v_BSX: Tensor, packing: Packing | None = None) -> Tensor:
-        return split_heads(v_BSX, self.groups, packing)
+        return _split(v_BSX, self.groups, packing)
 
     def combine(
         self,
@@ -208,7 +204,7 @@ class Heads(nn.Module):
             tell("attention", self.place, weights_BHTS)
         if (loud_BH11 := loudness(self.place, self.heads, attended_BHTU)) is not None:
             attended_BHTU = attended_BHTU * loud_BH11
-        return self.output(merge_heads(attended_BHTU, packing))
+        return self.output(_merge(attended_BHTU, packing))
 
 
 class MultiHeadAttention(Heads):
@@ -302,3 +298,11 @@ class CrossAttention(Heads):
     ) -> Tensor:
         q_BHTK = self.queries(self.query(x_BTD), packing)
         return self.combine(q_BHTK, memory.keys_BGSK, memory.values_BGSU, may_attend, packing=packing)
+
+
+def _split(x_BTX: Tensor, heads: int, packing: Packing | None) -> Tensor:
+    return packing.split_heads(x_BTX, heads) if packing else split_heads(x_BTX, heads)
+
+
+def _merge(x_BHTK: Tensor, packing: Packing | None) -> Tensor:
+    return packing.merge_heads(x_BHTK) if packing else merge_heads(x_BHTK)

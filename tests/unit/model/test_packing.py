@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from glassformer.config import ModelConfig, VocabularyConfig
 from glassformer.data.batch import Batch, collate
-from glassformer.model.attention import merge_heads, split_heads
+from glassformer.model.attention import split_heads
 from glassformer.model.build import build_model, build_reader
 from glassformer.model.packing import Packing
 from glassformer.model.record import record
@@ -60,15 +60,15 @@ def test_packed_and_unpacked_again() -> None:
 def test_heads_are_split_and_merged_as_in_the_rectangle(heads: int) -> None:
     x_BTD = torch.randn(3, 5, 8) * REAL_BT[..., None]
     packing = Packing(LENGTHS_B, 5)
-    split_BHTK = split_heads(packing.pack(x_BTD), heads, packing)
+    split_BHTK = packing.split_heads(packing.pack(x_BTD), heads)
     assert torch.equal(split_BHTK, split_heads(x_BTD, heads))
-    assert torch.equal(merge_heads(split_BHTK, packing), packing.pack(x_BTD))
+    assert torch.equal(packing.merge_heads(split_BHTK), packing.pack(x_BTD))
 
 
 def test_gradients_of_padding_are_zero() -> None:
     x_BTD = torch.randn(3, 5, 8, requires_grad=True)
     packing = Packing(LENGTHS_B, 5)
-    split_heads(packing.pack(x_BTD), 2, packing).sum().backward()
+    packing.split_heads(packing.pack(x_BTD), 2).sum().backward()
     assert torch.equal(x_BTD.grad, REAL_BT[..., None].expand(3, 5, 8).float())
 
 
