@@ -44,13 +44,18 @@ def save(seen: dict[str, Any], folder: Path) -> str:
     return path.as_uri()
 
 
+def settle(page: Any) -> None:
+    """Wait until the page has drawn what was asked for: once a frame, however busy the machine is."""
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
 def reading(page: Any, host: str) -> Any:
-    page.wait_for_timeout(60)
+    settle(page)
     return page.evaluate(f"({{...document.querySelector('{host} .reading').dataset}})")
 
 
 def read(page: Any, selector: str) -> str:
-    page.wait_for_timeout(60)
+    settle(page)
     return str(page.inner_text(selector))
 
 
@@ -105,7 +110,7 @@ def test_steps_by_keyboard_slider_and_word(open_page: OpenPage, address: str, se
     assert read(page, "#step-reading").startswith("Step 4 of 7")
     assert page.locator("#links path").count() > 3
     page.hover("#source-words button:nth-child(2)")
-    page.wait_for_timeout(60)
+    settle(page)
     assert page.locator("#links path").count() >= 1
 
 
@@ -114,7 +119,7 @@ def test_a_forced_word_goes_on_as_translate_does(
 ) -> None:
     page = open_page(address)
     page.keyboard.press("ArrowRight")
-    page.wait_for_timeout(60)
+    settle(page)
     [other] = [one for one in seen["candidates"][1] if not one["chosen"]][:1]
     page.click(f"#candidate-list button[data-id='{other['id']}']")
     page.wait_for_selector("#forced .text")
@@ -124,7 +129,7 @@ def test_a_forced_word_goes_on_as_translate_does(
     assert page.inner_text("#forced .text[data-text]") == expected
     assert other["piece"] in page.inner_text("#forced mark")
     page.click("#candidate-list button[data-id='0']")  # the end, here and now
-    page.wait_for_timeout(60)
+    settle(page)
     assert page.inner_text("#forced .text[data-text]") == seen["target"]["pieces"][0] + "⟨end⟩"
 
 
@@ -138,7 +143,7 @@ def test_a_head_is_switched_off_and_on(open_page: OpenPage, address: str, seen: 
     assert f"{seen['ablations'][key]['bleu']:.1f}" in page.inner_text("#silenced")
     assert page.locator(".head.off").count() == 1
     page.click("#silenced button")
-    page.wait_for_timeout(60)
+    settle(page)
     assert page.locator(".head.off").count() == 0
 
 
@@ -147,10 +152,10 @@ def test_language_and_theme(open_page: OpenPage, address: str) -> None:
     assert page.inner_text("h2 >> nth=1").endswith("Alignment")
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.click("#theme")
-    page.wait_for_timeout(60)
+    settle(page)
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
     page.click("#language")
-    page.wait_for_timeout(60)
+    settle(page)
     assert page.inner_text("h2 >> nth=1").endswith("对齐")
     assert page.evaluate("document.documentElement.lang") == "zh"
     page.reload()
@@ -172,7 +177,7 @@ def test_chinese_by_character_and_by_word_and_markup_as_text(open_page: OpenPage
 
     def words(mode: str) -> list[str]:
         page.click(f"#grouping button[data-value={mode}]")
-        page.wait_for_timeout(60)
+        settle(page)
         return [str(text) for text in page.locator("#source-words button").all_inner_texts()]
 
     assert words("characters")[-7:-1] == list("们喜欢看书。")
@@ -184,6 +189,7 @@ def test_chinese_by_character_and_by_word_and_markup_as_text(open_page: OpenPage
 def test_keyboard_alone(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
     page.keyboard.press("3")
+    settle(page)
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
@@ -193,12 +199,14 @@ def test_keyboard_alone(open_page: OpenPage, address: str) -> None:
     page.keyboard.press("Enter")
     page.wait_for_selector("#enlarged[open]")
     page.keyboard.press("Escape")
+    settle(page)
     page.focus("#tree")
     for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
         page.keyboard.press(key)
-        page.wait_for_timeout(60)
+        settle(page)
     assert "score" in read(page, "#node-reading")
     page.keyboard.press("6")
+    settle(page)
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     assert "‖x‖" in read(page, "#hood-view")
@@ -226,9 +234,8 @@ def test_copies(open_page: OpenPage, address: str, seen: dict[str, Any]) -> None
     mean_TS = unpack(seen["attention"]["decoder.0.cross"]).mean(0)
     assert float(rows[2].split(",")[3]) == pytest.approx(float(mean_TS[1, 2]), abs=1e-6)
     page.click("#alignment-matrix [data-copy=svg]")
-    page.wait_for_timeout(100)
+    page.wait_for_function("async () => (await navigator.clipboard.readText()).startsWith('<svg xmlns=')")
     copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied.startswith("<svg xmlns=")
     assert seen["target"]["pieces"][0] in copied
 
 
@@ -271,8 +278,7 @@ def test_a_served_page_asks_its_server(open_page: OpenPage, server: Running) -> 
     forced = trace(machine, SENTENCES[0], prefix=[other["id"]], continuations=0, ablations=False)
     assert forced["target"]["text"] in page.title()
     page.click("#back")
-    page.wait_for_timeout(100)
-    assert page.title().endswith(seen["target"]["text"])
+    page.wait_for_function("text => document.title.endsWith(text)", arg=seen["target"]["text"])
     page.click(".head >> nth=0")
     page.click("#silence-head")
     page.wait_for_selector("#silenced .panel")
