@@ -93,7 +93,10 @@ def test_only_where_it_saves_something_and_nobody_watches() -> None:
         {"key_value_heads": 2},
         {"head_width": 6, "value_width": 10},
         {"query_key_norm": True},
+        {"positions": "none"},
         {"score": "additive"},
+        {"score": "bilinear"},
+        {"score": "projected"},
     ],
     ids=lambda changes: ",".join(f"{key}={value}" for key, value in changes.items()) or "paper",
 )
