@@ -115,6 +115,12 @@ class TrainConfig:
     """updates until the rate is at its peak"""
     final_rate: float = 0.0
     """share of the peak that cosine and linear end at"""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """muon: orthogonal updates for the layers' matrices, AdamW for the rest; good for small batches"""
+    momentum: float = 0.95
+    """Muon's memory of the gradient"""
+    matrix_rate: float = 1.0
+    """what Muon multiplies the learning rate by; 1 moves matrices about as far as AdamW would"""
     beta1: float = 0.9
     """Adam's memory of the gradient"""
     beta2: float = 0.98
@@ -195,13 +201,14 @@ class TrainConfig:
         ):
             if getattr(self, key) < 0:
                 found.append(f"{key} = {getattr(self, key)} must not be negative")
-        for key in ("label_smoothing", "bpe_dropout", "beta1", "beta2", "final_rate"):
+        for key in ("label_smoothing", "bpe_dropout", "momentum", "beta1", "beta2", "final_rate"):
             if not 0 <= getattr(self, key) < 1:
                 found.append(f"{key} = {getattr(self, key)} must be from 0 up to, not including, 1")
         if not 0 < self.masked < 1:
             found.append(f"masked = {self.masked} must be above 0 and below 1")
-        if self.learning_rate <= 0:
-            found.append(f"learning_rate = {self.learning_rate} must be above 0")
+        for key in ("learning_rate", "matrix_rate"):
+            if getattr(self, key) <= 0:
+                found.append(f"{key} = {getattr(self, key)} must be above 0")
         if self.schedule in ("cosine", "linear") and not (
             self.max_steps or self.max_epochs or self.max_minutes
         ):

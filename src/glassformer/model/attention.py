@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import ConfigError
 from glassformer.model.packing import Packing
-from glassformer.model.parts import Dropout, RMSNorm, linear, packed_linear
+from glassformer.model.parts import Dropout, Linear, RMSNorm, linear
 from glassformer.model.positions import Positions
 from glassformer.model.record import tell, watching
 from glassformer.model.scores import Scale, ScaledDot, Score, make_score
@@ -240,9 +240,7 @@ class SelfAttention(Heads):
         super().__init__(shape, place)
         self.positions = positions
         self.packed = list(shape.packed)
-        self.query_key_value = packed_linear(
-            shape.width, self.packed, shape.bias, [shape.query_gain, 1.0, 1.0]
-        )
+        self.query_key_value = Linear(shape.width, self.packed, shape.bias, [shape.query_gain, 1.0, 1.0])
 
     def forward(
         self,
@@ -283,7 +281,7 @@ class CrossAttention(Heads):
         query, key, value = shape.packed
         self.packed = [key, value]
         self.query = linear(shape.width, query, shape.bias, shape.query_gain)
-        self.key_value = packed_linear(shape.width, self.packed, shape.bias)
+        self.key_value = Linear(shape.width, self.packed, shape.bias)
 
     def remember(self, memory_BSD: Tensor, packing: Packing | None = None) -> CrossCache:
         k_BSX, v_BSX = self.key_value(memory_BSD).split(self.packed, dim=-1)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glassformer.model.parts import Dropout, RMSNorm, linear, packed_linear
+from glassformer.model.parts import Dropout, Linear, RMSNorm, linear
 from glassformer.model.positions import Positions
 from glassformer.model.record import tell
 
@@ -38,7 +38,7 @@ class GatedFeedForward(nn.Module):
 
     def __init__(self, width: int, inner: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.gate_inner = packed_linear(width, [inner, inner])
+        self.gate_inner = Linear(width, [inner, inner])
         self.dropout = Dropout(dropout)
         self.outer = linear(inner, width)
 

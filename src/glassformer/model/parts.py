@@ -9,24 +9,27 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def linear(width: int, out: int, bias: bool = True, gain: float = 1.0) -> nn.Linear:
-    """A linear map with Xavier-uniform weights and zero bias."""
-    return packed_linear(width, [out], bias, [gain])
+class Linear(nn.Linear):
+    """One linear map, or several that read the same input, kept as one matrix: one large product, not many.
 
-
-def packed_linear(
-    width: int, outs: Sequence[int], bias: bool = True, gains: Sequence[float] | None = None
-) -> nn.Linear:
-    """Several linear maps that read the same input, kept as one matrix: one large product, not many small.
-
-    Each block of rows is initialised as if it stood alone.
+    Xavier-uniform weights, each block of rows as if it stood alone, and zero bias.
     """
-    layer = nn.Linear(width, sum(outs), bias)
-    for block, gain in zip(layer.weight.detach().split(list(outs)), gains or [1.0] * len(outs), strict=True):
-        nn.init.xavier_uniform_(block, gain)
-    if bias:
-        nn.init.zeros_(layer.bias)
-    return layer
+
+    def __init__(
+        self, width: int, outs: Sequence[int], bias: bool = True, gains: Sequence[float] | None = None
+    ) -> None:
+        super().__init__(width, sum(outs), bias)
+        self.outs = list(outs)
+        gains = gains or [1.0] * len(self.outs)
+        for block, gain in zip(self.weight.detach().split(self.outs), gains, strict=True):
+            nn.init.xavier_uniform_(block, gain)
+        if bias:
+            nn.init.zeros_(self.bias)
+
+
+def linear(width: int, out: int, bias: bool = True, gain: float = 1.0) -> Linear:
+    """A linear map by itself."""
+    return Linear(width, [out], bias, [gain])
 
 
 class Dropout(nn.Module):

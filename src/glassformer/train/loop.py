@@ -1,7 +1,7 @@
 """The one training loop.
 
     while the run is not over:
-        update      batches → loss → gradients, divided by the tokens of the whole update → clip → AdamW
+        update      batches → loss → gradients, divided by the tokens of the whole update → clip → a step
         validate    now and then, with the running mean of the weights in place; and save
 
 Every random number comes from (seed, update, process), and the batches from (seed, epoch, number): a resumed
@@ -29,9 +29,9 @@ from glassformer.train.feed import Batches, mix
 from glassformer.train.interrupt import asked_to_stop
 from glassformer.train.optim import (
     MovingMean,
-    build_optimizer,
     build_schedule,
     load_optimizer_tensors,
+    optimizer_of,
     optimizer_tensors,
     set_rate,
 )
@@ -65,13 +65,7 @@ class Loop:
         self.processes = processes or Processes()
         self.model = bundle.model.to(self.processes.device)
         self.objective = self.processes.wrap(objective)
-        self.optimizer = build_optimizer(
-            self.model,
-            beta1=config.beta1,
-            beta2=config.beta2,
-            epsilon=config.epsilon,
-            weight_decay=config.weight_decay,
-        )
+        self.optimizer = optimizer_of(self.model, config)
         self.schedule = build_schedule(
             config.schedule,
             peak=config.learning_rate,

@@ -1,4 +1,4 @@
-"""How weights move: AdamW, the learning rate's schedules, and the running mean of the weights.
+"""How weights move: AdamW or Muon, the learning rate's schedules, and the running mean of the weights.
 
 A schedule is a pure function of the update's number and of how much of the run is over, so a resumed run has
 nothing to restore. Limits in updates or epochs make that bit-exact. A limit in minutes does not: the clock
@@ -8,10 +8,15 @@ then says how much is over, and no two runs are equally fast.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
+
+from glassformer.errors import ConfigError
+from glassformer.model.parts import Linear
+from glassformer.recipe import TrainConfig
+from glassformer.train.muon import Muon, matrices_of
 
 Schedule = Callable[[int, float], float]
 """(update, counted from 1; share of the run that is over, 0 to 1) → learning rate"""
@@ -88,17 +93,61 @@ def build_schedule(name: str, *, peak: float, warmup: int, final: float, width: 
 
 
 def build_optimizer(
-    model: nn.Module, *, beta1: float, beta2: float, epsilon: float, weight_decay: float
+    model: nn.Module,
+    *,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    weight_decay: float,
+    layers: Sequence[Linear] = (),
+    momentum: float = 0.95,
+    matrix_rate: float = 1.0,
 ) -> torch.optim.AdamW:
-    """AdamW whose decay leaves biases and norms alone: they are vectors, and only matrices shrink."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    """AdamW whose decay leaves biases and norms alone: they are vectors, and only matrices shrink.
+
+    The matrices of `layers`, if there are any, move by Muon.
+    """
+    apart = {id(layer.weight) for layer in layers}
+    parameters = [p for p in model.parameters() if p.requires_grad and id(p) not in apart]
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
     # One pass over memory instead of a dozen; devices without a fused kernel take the usual one.
     fused = all(p.device.type in ("cpu", "cuda", "mps", "xpu") for p in parameters)
-    return torch.optim.AdamW(groups, lr=0.0, betas=(beta1, beta2), eps=epsilon, fused=fused)
+    betas = (beta1, beta2)
+    if not layers:
+        return torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=epsilon, fused=fused)
+    return Muon(
+        groups,
+        layers,
+        momentum=momentum,
+        rate=matrix_rate,
+        weight_decay=weight_decay,
+        betas=betas,
+        eps=epsilon,
+        fused=fused,
+    )
+
+
+def optimizer_of(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
+    """The optimizer that a configuration asks for."""
+    layers = matrices_of(model) if config.optimizer == "muon" else []
+    if config.optimizer == "muon" and not layers:
+        raise ConfigError(
+            "train.optimizer = 'muon' moves the matrices of a Transformer's layers, and this model has none: "
+            "use train.optimizer = 'adamw'"
+        )
+    return build_optimizer(
+        model,
+        beta1=config.beta1,
+        beta2=config.beta2,
+        epsilon=config.epsilon,
+        weight_decay=config.weight_decay,
+        layers=layers,
+        momentum=config.momentum,
+        matrix_rate=config.matrix_rate,
+    )
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
@@ -107,7 +156,7 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """Adam's memory, under the names of the parameters, such as `exp_avg.encoder.0.…`; empty at the start."""
+    """What it remembers, under the names of the parameters, such as `exp_avg.encoder.0.…`."""
     return {
         f"{key}.{name}": torch.as_tensor(value)
         for name, parameter in model.named_parameters()
@@ -118,13 +167,15 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dic
 def load_optimizer_tensors(
     optimizer: torch.optim.Optimizer, model: nn.Module, tensors: dict[str, Tensor]
 ) -> None:
-    """The inverse of `optimizer_tensors`."""
+    """The inverse of `optimizer_tensors`. What another kind of optimizer remembered is left out."""
     parameters = dict(model.named_parameters())
+    by_muon = {id(matrix) for matrix in optimizer.matrices} if isinstance(optimizer, Muon) else set()
     for key_and_name, value in tensors.items():
         key, _, name = key_and_name.partition(".")
         parameter = parameters[name]
-        # Adam counts its steps in a tensor that stays where its kernel wants it: beside the parameter.
-        optimizer.state[parameter][key] = value.to(parameter.device)
+        if (key == "momentum_buffer") == (id(parameter) in by_muon):
+            # Adam counts its steps in a tensor that stays where its kernel wants it: beside the parameter.
+            optimizer.state[parameter][key] = value.to(parameter.device)
 
 
 class MovingMean:

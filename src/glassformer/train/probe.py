@@ -13,8 +13,9 @@ from glassformer.model.build import count_parameters
 from glassformer.recipe import TrainConfig
 from glassformer.train.distributed import Processes
 from glassformer.train.feed import Feed
+from glassformer.train.muon import matrices_of
 from glassformer.train.objective import make_objective
-from glassformer.train.optim import MovingMean, build_optimizer, set_rate
+from glassformer.train.optim import MovingMean, optimizer_of, set_rate
 from glassformer.train.prepare import Prepared
 from glassformer.train.report import clock
 
@@ -47,10 +48,13 @@ def _parameters(model: nn.Module) -> list[str]:
 
 def _memory(prepared: Prepared, measured: int) -> list[str]:
     config, weights = prepared.recipe.train, 4 * count_parameters(prepared.bundle.model)
-    copies = 4 + bool(config.ema)
+    copies = float(4 + bool(config.ema))
     what = "weights, gradients, two of Adam" + (", running mean" if config.ema else "")
+    if config.optimizer == "muon":
+        matrices = 4 * sum(layer.weight.numel() for layer in matrices_of(prepared.bundle.model))
+        copies, what = copies - matrices / weights, what.replace("Adam", "Adam or one of Muon")
     return [
-        _row(f"{copies} × the weights", f"{copies * weights / 2**20:,.0f} MB   ({what})"),
+        _row(f"{copies:.2g} × the weights", f"{copies * weights / 2**20:,.0f} MB   ({what})"),
         _row("measured", f"{measured / 2**20:,.0f} MB   (the whole process, after a few updates)"),
     ]
 
@@ -126,7 +130,7 @@ def _measure(prepared: Prepared, processes: Processes) -> tuple[float, int]:
     model = prepared.bundle.model.to(device)
     task = prepared.recipe.task
     objective = make_objective(task, model, config.label_smoothing, config.r_drop).train()
-    optimizer = build_optimizer(model, beta1=0.9, beta2=0.98, epsilon=1e-9, weight_decay=config.weight_decay)
+    optimizer = optimizer_of(model, config)
     mean = MovingMean(model.parameters(), config.ema) if config.ema else None
     set_rate(optimizer, 1e-5)
     tokens, started = 0, time.perf_counter()

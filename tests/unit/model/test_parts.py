@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.model.parts import Dropout, RMSNorm, packed_linear
+from glassformer.model.parts import Dropout, Linear, RMSNorm
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
@@ -45,7 +45,7 @@ def test_dropout_follows_the_seed_and_rests_in_evaluation() -> None:
 
 def test_packed_blocks_start_as_if_they_stood_alone() -> None:
     torch.manual_seed(0)
-    layer = packed_linear(64, [64, 16, 16])
+    layer = Linear(64, [64, 16, 16])
     for block in layer.weight.split([64, 16, 16]):
         bound = (6 / (64 + block.shape[0])) ** 0.5
         assert block.abs().max().item() == pytest.approx(bound, rel=0.02)

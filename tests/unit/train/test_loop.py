@@ -72,7 +72,14 @@ def test_the_padding_never_learns(loop_in: MakeLoop, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "died_after"),
-    [({}, 7), (EVERYTHING, 1), (EVERYTHING, 10), (EVERYTHING, 13), ({"stop_on": "bleu", "r_drop": 1.0}, 13)],
+    [
+        ({}, 7),
+        (EVERYTHING, 1),
+        (EVERYTHING, 10),
+        (EVERYTHING, 13),
+        ({"stop_on": "bleu", "r_drop": 1.0}, 13),
+        ({**EVERYTHING, "optimizer": "muon", "matrix_rate": 2.0}, 13),
+    ],
 )
 def test_a_killed_run_ends_as_if_nothing_had_happened(
     loop_in: MakeLoop, tmp_path: Path, settings: dict[str, Any], died_after: int

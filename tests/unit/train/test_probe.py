@@ -55,6 +55,14 @@ def test_the_report_names_parts_memory_and_time(prepared: Prepared, monkeypatch:
     assert f"all               {count_parameters(prepared.bundle.model):,}" in text
 
 
+def test_muon_remembers_less(prepared: Prepared) -> None:
+    recipe = settings.change(prepared.recipe, ["train.optimizer=muon"])
+    changed = Prepared(**{**prepared.__dict__, "recipe": recipe})
+    muon = probe._memory(changed, 0)[0]
+    assert 4 < float(muon.split()[0]) < 5
+    assert "one of Muon" in muon
+
+
 @pytest.mark.parametrize(
     ("override", "says"),
     [
