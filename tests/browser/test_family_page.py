@@ -31,7 +31,6 @@ def server(bundles: list[str]) -> Iterator[Running]:
 
 
 def settled(page: Any) -> str:
-    page.wait_for_timeout(400)
     page.wait_for_selector("#output:not([aria-busy])")
     return str(page.inner_text("#output"))
 

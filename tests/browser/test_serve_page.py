@@ -34,8 +34,6 @@ def read(page: Any) -> str:
     """What the output says once it has settled."""
     page.wait_for_selector("#output .word")
     page.wait_for_selector("#output:not([aria-busy])")
-    page.wait_for_timeout(400)
-    page.wait_for_selector("#output:not([aria-busy])")
     return str(page.inner_text("#output"))
 
 
@@ -45,6 +43,18 @@ def test_it_translates_while_one_types(open_page: OpenPage, server: Running, tra
     assert read(page) == translator.translate(TEXT).text
     assert page.inner_text("#count") == f"{len(TEXT)} / 5000"
     page.click("#clear")
+    assert page.inner_text("#output") == ""
+
+
+def test_it_is_busy_from_the_first_key_until_the_answer_and_not_after_clearing(
+    open_page: OpenPage, server: Running
+) -> None:
+    page = open_page(server.address)
+    page.wait_for_selector("#model option", state="attached")
+    page.fill("#text", " ".join(SENTENCES))
+    assert page.get_attribute("#output", "aria-busy") == "true"
+    page.click("#clear")
+    assert page.get_attribute("#output", "aria-busy") is None
     assert page.inner_text("#output") == ""
 
 
@@ -61,7 +71,7 @@ def test_markup_stays_text(open_page: OpenPage, server: Running) -> None:
     read(page)
     assert page.query_selector("#output img, #output b, #output i") is None
     page.fill("#text", "<b>!</b>.\n--- <s>")
-    page.wait_for_timeout(800)
+    page.wait_for_selector("#output:not([aria-busy])")
     assert page.query_selector("#output b, #output s") is None
 
 

@@ -58,9 +58,14 @@ const ANSWERS = { generate: write, classify, tag };
 async function answer() {
   state.running?.abort();
   const running = state.running = new AbortController();
+  clearTimeout(state.waiting);
+  state.waiting = 0;
   const { task } = chosen();
   showTrouble("");
-  if (!text.value.trim() && task !== "generate") return output.replaceChildren();
+  if (!text.value.trim() && task !== "generate") {
+    finish();
+    return output.replaceChildren();
+  }
   output.setAttribute("aria-busy", "true");
   byId("stop").hidden = task !== "generate";
   try {
@@ -68,7 +73,7 @@ async function answer() {
   } catch (error) {
     if (error.name !== "AbortError") showTrouble(error.message);
   } finally {
-    if (state.running === running) finish();
+    if (state.running === running && !state.waiting) finish();
   }
   return undefined;
 }
@@ -81,7 +86,10 @@ function finish() {
 function soon() {
   byId("count").textContent = text.value ? `${text.value.length} / ${state.limit}` : "";
   clearTimeout(state.waiting);
-  if (chosen().task !== "generate") state.waiting = setTimeout(answer, DEBOUNCE);
+  state.waiting = 0;
+  if (chosen().task === "generate") return;
+  state.waiting = setTimeout(answer, DEBOUNCE);
+  output.setAttribute("aria-busy", "true"); // what stands there is no longer the answer
 }
 
 // Drawing

@@ -46,15 +46,19 @@ function soon() {
   close();
   clearTimeout(state.waiting);
   state.waiting = setTimeout(translate, DEBOUNCE);
+  output.setAttribute("aria-busy", "true"); // what stands there is no longer the answer
 }
 
 async function translate() {
   state.running?.abort();
   const running = state.running = new AbortController();
+  clearTimeout(state.waiting);
+  state.waiting = 0;
   showTrouble("");
   byId("others").hidden = true;
   if (!text.value.trim()) {
     Object.assign(state, { sentences: [], detected: "" });
+    output.removeAttribute("aria-busy");
     return draw();
   }
   output.setAttribute("aria-busy", "true");
@@ -70,7 +74,7 @@ async function translate() {
   } catch (error) {
     if (error.name !== "AbortError") showTrouble(error.message);
   } finally {
-    if (state.running === running) output.removeAttribute("aria-busy");
+    if (state.running === running && !state.waiting) output.removeAttribute("aria-busy");
   }
   return undefined;
 }
