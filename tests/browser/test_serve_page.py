@@ -65,6 +65,31 @@ def test_sentences_keep_their_places(open_page: OpenPage, server: Running, trans
     assert read(page) == f"{one}{two}\n🙂\n{three}"
 
 
+def test_a_full_stop_stays_with_its_word(open_page: OpenPage, server: Running) -> None:
+    page = open_page(server.address)
+    page.fill("#text", " ".join(SENTENCES))
+    read(page)
+    assert page.locator("#output .together").count() > len(SENTENCES)
+    for width in range(320, 480, 16):
+        page.set_viewport_size({"width": width, "height": 800})
+        broken = "all => all.filter((one) => one.getClientRects().length > 1).length"
+        assert page.eval_on_selector_all("#output .together", broken) == 0, width
+
+
+def test_an_endless_row_of_marks_breaks(open_page: OpenPage, server: Running) -> None:
+    page = open_page(server.address, width=390)
+    page.wait_for_selector("#model option", state="attached")
+    page.evaluate(
+        """async () => {
+          const { wordButtons } = await import("/static/words.js");
+          const sentence = { text: "so " + "-".repeat(400), forced: 0 };
+          document.getElementById("output").replaceChildren(...wordButtons(sentence, "en", () => {}));
+        }"""
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator("#output .together").count() > 50
+
+
 def test_markup_stays_text(open_page: OpenPage, server: Running) -> None:
     page = open_page(server.address)
     page.fill("#text", "<img src=x onerror=alert(1)> <b>The cat</b> !!! <i>")

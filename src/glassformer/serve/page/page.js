@@ -74,9 +74,14 @@ async function translate() {
   } catch (error) {
     if (error.name !== "AbortError") showTrouble(error.message);
   } finally {
-    if (state.running === running && !state.waiting) output.removeAttribute("aria-busy");
+    settle(running);
   }
   return undefined;
+}
+
+/** What stands there is the answer now, unless something else has begun or is about to. */
+function settle(running) {
+  if (state.running === running && !state.waiting) output.removeAttribute("aria-busy");
 }
 
 async function fetchAlternatives(signal) {
@@ -108,6 +113,7 @@ async function force(sentence, begin, word) {
   const prefix = begin + word;
   const running = state.running = new AbortController();
   const asked = request(sentence.source, { prefix, source: sourceOf(), model: modelOf() });
+  output.setAttribute("aria-busy", "true");
   try {
     for await (const event of api.stream("/stream", asked, running.signal)) {
       if (event.text === undefined) continue;
@@ -117,6 +123,8 @@ async function force(sentence, begin, word) {
     output.querySelector(`[data-place="${sentence.place}"] .word`)?.focus();
   } catch (error) {
     if (error.name !== "AbortError") showTrouble(error.message);
+  } finally {
+    settle(running);
   }
 }
 

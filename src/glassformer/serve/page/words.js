@@ -4,6 +4,8 @@ import { t } from "./texts.js";
 
 const choice = document.getElementById("choice");
 const list = document.getElementById("choice-list");
+const OPENS = /^[\p{Ps}\p{Pi}¿¡]/u;
+const MOST = 5; // parts that stay on one line: an endless row of dashes must break somewhere
 let opener = null;
 
 /** Parts of a text: [start, text, is it a word]. */
@@ -18,16 +20,34 @@ export function parts(text, language) {
 
 /** Buttons for the words of one sentence; markup in it stays text. One of them can be reached by Tab. */
 export function wordButtons(sentence, language, clicked) {
-  return parts(sentence.text, language).map(([start, text, isWord]) => {
-    if (!isWord) return document.createTextNode(text);
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = start < sentence.forced ? "word forced" : "word";
-    button.textContent = text;
-    button.tabIndex = -1;
-    button.addEventListener("click", () => clicked(button, start));
-    return button;
-  });
+  const nodes = [];
+  let group = null; // no line ends inside: a full stop stays with the word before it, a bracket with the one after
+  let waits = false;
+  for (const [start, text, isWord] of parts(sentence.text, language)) {
+    const opens = OPENS.test(text);
+    if (!text.trim()) {
+      group = null;
+      nodes.push(document.createTextNode(text));
+    } else {
+      if (!group || group.childNodes.length === MOST || ((isWord || opens) && !waits)) {
+        group = Object.assign(document.createElement("span"), { className: "together" });
+        nodes.push(group);
+      }
+      group.append(isWord ? wordButton(text, start < sentence.forced, (button) => clicked(button, start)) : text);
+    }
+    waits = opens;
+  }
+  return nodes;
+}
+
+function wordButton(text, forced, clicked) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = forced ? "word forced" : "word";
+  button.textContent = text;
+  button.tabIndex = -1;
+  button.addEventListener("click", () => clicked(button));
+  return button;
 }
 
 /** Arrow keys walk over the words, Home and End jump; Enter is the browser's own click. */
