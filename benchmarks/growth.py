@@ -27,7 +27,7 @@ from glassformer import settings
 from glassformer.config import ModelConfig, VocabularyConfig
 from glassformer.data.batch import Batch, collate
 from glassformer.model.build import build_model
-from glassformer.recipe import Recipe
+from glassformer.recipe import Recipe, TrainConfig
 from glassformer.text.lines import write_lines
 from glassformer.train.allocator import keep_memory
 from glassformer.train.objective import TranslationObjective
@@ -67,9 +67,7 @@ class Update:
         torch.manual_seed(1)
         self.batch = _batch(case, vocabulary)
         self.objective = TranslationObjective(build_model(config, vocabulary), smoothing=0.1).train()
-        self.optimizer = build_optimizer(
-            self.objective, beta1=0.9, beta2=0.98, epsilon=1e-9, weight_decay=0.0
-        )
+        self.optimizer = build_optimizer(self.objective, TrainConfig())
         set_rate(self.optimizer, 1e-4)
 
     def __call__(self) -> None:

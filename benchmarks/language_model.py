@@ -29,7 +29,7 @@ from glassformer.data.batch import Batch
 from glassformer.data.store import prepare_store
 from glassformer.model.build import build_reader, count_parameters
 from glassformer.model.positions import sinusoids
-from glassformer.recipe import CorpusConfig, DataConfig
+from glassformer.recipe import CorpusConfig, DataConfig, TrainConfig
 from glassformer.text.corpus import Corpus
 from glassformer.text.sources import fetch
 from glassformer.text.tokenizer import TokenizerPair, train_tokenizer
@@ -135,7 +135,7 @@ class Runner:
         torch.manual_seed(seed)
         self.model = {OURS: Glass, THEIRS: Plain}[which](self.text.vocabulary)
         self.budget, self.slice, self.rounds = 60 * minutes, 60 * minutes / rounds, rounds
-        self.optimizer = build_optimizer(self.model, beta1=0.9, beta2=0.98, epsilon=1e-9, weight_decay=DECAY)
+        self.optimizer = build_optimizer(self.model, TrainConfig(weight_decay=DECAY))
         self.schedule = build_schedule("cosine", peak=RATE, warmup=WARMUP, final=0.05, width=WIDTH)
         self.spent, self.step = 0.0, 0
 

@@ -146,9 +146,10 @@ class Ours(Training):
         return TranslationObjective(build_model(config, self.task.vocabulary), smoothing=SMOOTHING)
 
     def make_optimizer(self) -> torch.optim.Optimizer:
+        from glassformer.recipe import TrainConfig
         from glassformer.train.optim import build_optimizer, set_rate
 
-        optimizer = build_optimizer(self.model, beta1=0.9, beta2=0.98, epsilon=1e-9, weight_decay=0.0)
+        optimizer = build_optimizer(self.model, TrainConfig())
         set_rate(optimizer, self.rate)
         return optimizer
 

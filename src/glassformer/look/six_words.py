@@ -12,6 +12,7 @@ from glassformer.config import ModelConfig, VocabularyConfig
 from glassformer.data.batch import Batch, collate
 from glassformer.model.build import build_transformer
 from glassformer.model.transformer import Transformer
+from glassformer.recipe import TrainConfig
 from glassformer.train.objective import TranslationObjective
 from glassformer.train.optim import build_optimizer, set_rate
 
@@ -42,7 +43,7 @@ def six_words_model(seed: int = 0) -> Transformer:
 def learn(model: Transformer, batch: Batch, updates: int = 30, rate: float = 0.01) -> list[float]:
     """Teach it the batch, again and again; returns the loss a token before each update."""
     objective = TranslationObjective(model.train())
-    optimizer = build_optimizer(model, beta1=0.9, beta2=0.98, epsilon=1e-9, weight_decay=0.0)
+    optimizer = build_optimizer(model, TrainConfig(beta1=0.9, beta2=0.98, epsilon=1e-9))
     set_rate(optimizer, rate)
     losses = []
     for _ in range(updates):

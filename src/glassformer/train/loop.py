@@ -29,9 +29,9 @@ from glassformer.train.feed import Batches, mix
 from glassformer.train.interrupt import asked_to_stop
 from glassformer.train.optim import (
     MovingMean,
+    build_optimizer,
     build_schedule,
     load_optimizer_tensors,
-    optimizer_of,
     optimizer_tensors,
     set_rate,
 )
@@ -65,7 +65,7 @@ class Loop:
         self.processes = processes or Processes()
         self.model = bundle.model.to(self.processes.device)
         self.objective = self.processes.wrap(objective)
-        self.optimizer = optimizer_of(self.model, config)
+        self.optimizer = build_optimizer(self.model, config)
         self.schedule = build_schedule(
             config.schedule,
             peak=config.learning_rate,

@@ -8,13 +8,13 @@ then says how much is over, and no two runs are equally fast.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigError
-from glassformer.model.parts import Linear
 from glassformer.recipe import TrainConfig
 from glassformer.train.muon import Muon, matrices_of
 
@@ -92,61 +92,38 @@ def build_schedule(name: str, *, peak: float, warmup: int, final: float, width: 
     return {"inverse_sqrt": inverse_sqrt, "constant": constant}[name](peak, warmup)
 
 
-def build_optimizer(
-    model: nn.Module,
-    *,
-    beta1: float,
-    beta2: float,
-    epsilon: float,
-    weight_decay: float,
-    layers: Sequence[Linear] = (),
-    momentum: float = 0.95,
-    matrix_rate: float = 1.0,
-) -> torch.optim.AdamW:
+def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     """AdamW whose decay leaves biases and norms alone: they are vectors, and only matrices shrink.
 
-    The matrices of `layers`, if there are any, move by Muon.
+    With `optimizer = "muon"` the matrices inside layers move by Muon and all else as before.
     """
-    apart = {id(layer.weight) for layer in layers}
-    parameters = [p for p in model.parameters() if p.requires_grad and id(p) not in apart]
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    # One pass over memory instead of a dozen; devices without a fused kernel take the usual one.
-    fused = all(p.device.type in ("cpu", "cuda", "mps", "xpu") for p in parameters)
-    betas = (beta1, beta2)
-    if not layers:
-        return torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=epsilon, fused=fused)
-    return Muon(
-        groups,
-        layers,
-        momentum=momentum,
-        rate=matrix_rate,
-        weight_decay=weight_decay,
-        betas=betas,
-        eps=epsilon,
-        fused=fused,
-    )
-
-
-def optimizer_of(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """The optimizer that a configuration asks for."""
     layers = matrices_of(model) if config.optimizer == "muon" else []
     if config.optimizer == "muon" and not layers:
         raise ConfigError(
             "train.optimizer = 'muon' moves the matrices of a Transformer's layers, and this model has none: "
             "use train.optimizer = 'adamw'"
         )
-    return build_optimizer(
-        model,
-        beta1=config.beta1,
-        beta2=config.beta2,
-        epsilon=config.epsilon,
-        weight_decay=config.weight_decay,
-        layers=layers,
+    apart = {id(layer.weight) for layer in layers}
+    parameters = [p for p in model.parameters() if p.requires_grad and id(p) not in apart]
+    groups = [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    adam: dict[str, Any] = {
+        "betas": (config.beta1, config.beta2),
+        "eps": config.epsilon,
+        # One pass over memory instead of a dozen; devices without a fused kernel take the usual one.
+        "fused": all(p.device.type in ("cpu", "cuda", "mps", "xpu") for p in parameters),
+    }
+    if not layers:
+        return torch.optim.AdamW(groups, lr=0.0, **adam)
+    return Muon(
+        groups,
+        layers,
         momentum=config.momentum,
-        matrix_rate=config.matrix_rate,
+        rate=config.matrix_rate,
+        weight_decay=config.weight_decay,
+        **adam,
     )
 
 

@@ -15,7 +15,7 @@ from glassformer.train.distributed import Processes
 from glassformer.train.feed import Feed
 from glassformer.train.muon import matrices_of
 from glassformer.train.objective import make_objective
-from glassformer.train.optim import MovingMean, optimizer_of, set_rate
+from glassformer.train.optim import MovingMean, build_optimizer, set_rate
 from glassformer.train.prepare import Prepared
 from glassformer.train.report import clock
 
@@ -130,7 +130,7 @@ def _measure(prepared: Prepared, processes: Processes) -> tuple[float, int]:
     model = prepared.bundle.model.to(device)
     task = prepared.recipe.task
     objective = make_objective(task, model, config.label_smoothing, config.r_drop).train()
-    optimizer = optimizer_of(model, config)
+    optimizer = build_optimizer(model, config)
     mean = MovingMean(model.parameters(), config.ema) if config.ema else None
     set_rate(optimizer, 1e-5)
     tokens, started = 0, time.perf_counter()

@@ -17,11 +17,10 @@ from glassformer.model.parts import Linear
 from glassformer.recipe import TrainConfig
 from glassformer.train import muon
 from glassformer.train.muon import Muon, matrices_of, orthogonal
-from glassformer.train.optim import build_optimizer, load_optimizer_tensors, optimizer_of, optimizer_tensors
+from glassformer.train.optim import build_optimizer, load_optimizer_tensors, optimizer_tensors
 from tests.unit.train.conftest import MakeLoop, metrics_of
 
 VOCABULARY = VocabularyConfig(source_size=20, target_size=20, shared=True)
-ADAM = {"beta1": 0.9, "beta2": 0.98, "epsilon": 1e-9, "weight_decay": 0.1}
 
 
 def small(**changes: Any) -> nn.Module:
@@ -99,8 +98,8 @@ def test_it_moves_each_block_as_torchs_muon_would() -> None:
 
 def test_all_else_moves_as_adam_would() -> None:
     plain, mixed = small(), small()
-    adam = build_optimizer(plain, **ADAM)
-    both = build_optimizer(mixed, **ADAM, layers=matrices_of(mixed))
+    adam = build_optimizer(plain, TrainConfig(weight_decay=0.1))
+    both = build_optimizer(mixed, TrainConfig(weight_decay=0.1, optimizer="muon"))
     matrices = {id(layer.weight) for layer in matrices_of(mixed)}
     for seed in range(3):
         for model, optimizer in ((plain, adam), (mixed, both)):
@@ -125,13 +124,13 @@ def test_only_maps_inside_layers_are_its_business() -> None:
 def test_a_model_without_layers_is_refused() -> None:
     model = small(architecture="recurrent", recurrent_attention="additive")
     with pytest.raises(ConfigError, match=r"train\.optimizer = 'muon' moves the matrices of a Transformer"):
-        optimizer_of(model, TrainConfig(optimizer="muon"))
+        build_optimizer(model, TrainConfig(optimizer="muon"))
 
 
 def test_what_another_optimizer_remembered_is_left_out() -> None:
     one, other = small(), small()
-    adam = optimizer_of(one, TrainConfig())
-    both = optimizer_of(other, TrainConfig(optimizer="muon"))
+    adam = build_optimizer(one, TrainConfig())
+    both = build_optimizer(other, TrainConfig(optimizer="muon"))
     fill_gradients(one, 0)
     fill_gradients(other, 0)
     adam.step()
@@ -141,7 +140,7 @@ def test_what_another_optimizer_remembered_is_left_out() -> None:
     assert f"momentum_buffer.{weight}" in from_muon
     assert f"exp_avg.{weight}" not in from_muon
     for start, model, tensors in (("adamw", one, from_muon), ("muon", other, from_adam)):
-        fresh = optimizer_of(model, TrainConfig(optimizer=start))  # type: ignore[arg-type]
+        fresh = build_optimizer(model, TrainConfig(optimizer=start))  # type: ignore[arg-type]
         load_optimizer_tensors(fresh, model, tensors)
         fill_gradients(model, 1)
         fresh.step()

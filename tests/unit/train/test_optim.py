@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from glassformer.recipe import TrainConfig
 from glassformer.train import optim
 from glassformer.train.optim import (
     MovingMean,
@@ -68,22 +69,22 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> Non
 
 def test_only_matrices_decay() -> None:
     model = network()
-    optimizer = build_optimizer(model, beta1=0.9, beta2=0.98, epsilon=1e-9, weight_decay=0.5)
+    optimizer = build_optimizer(model, TrainConfig(weight_decay=0.5))
     decayed = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
     for parameter in model.parameters():
         assert decayed[id(parameter)] == (0.5 if parameter.ndim == 2 else 0.0)
 
 
 def test_the_optimizer_state_survives_as_plain_tensors() -> None:
-    settings = {"beta1": 0.9, "beta2": 0.98, "epsilon": 1e-9, "weight_decay": 0.1}
+    settings = TrainConfig(weight_decay=0.1)
     straight, first, second = network(), network(), network()
-    optimizer = build_optimizer(straight, **settings)
+    optimizer = build_optimizer(straight, settings)
     train(straight, optimizer, 3)
     train(straight, optimizer, 3)
-    half = build_optimizer(first, **settings)
+    half = build_optimizer(first, settings)
     train(first, half, 3)
     second.load_state_dict(first.state_dict())
-    rest = build_optimizer(second, **settings)
+    rest = build_optimizer(second, settings)
     tensors = optimizer_tensors(half, first)
     assert "exp_avg_sq.0.weight" in tensors
     load_optimizer_tensors(rest, second, {name: tensor.clone() for name, tensor in tensors.items()})
