@@ -8,10 +8,13 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+
+from glassformer.search.beam import beam
 
 EOS, START = 0, 1
 
@@ -156,4 +159,20 @@ def tables() -> SimpleNamespace:
         EOS=EOS,
         START=START,
         factor=factor,
+    )
+
+
+def search(
+    tables: Any, table: Any, sentences: list[int], max_lengths: list[int], **options: Any
+) -> list[Any]:
+    """Beam search over some sentences of a table."""
+    state = table.start(sentences, options["beams"])
+    return beam(
+        table.step,
+        state,
+        batch=len(sentences),
+        start=tables.START,
+        eos=tables.EOS,
+        max_lengths=max_lengths,
+        **options,
     )
