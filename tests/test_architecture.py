@@ -31,7 +31,7 @@ ORDER = """
     formats/__init__ formats/proof formats/names formats/huggingface_files formats/huggingface_weights
     formats/huggingface_reading formats/ctranslate2_weights formats/ctranslate2 formats/huggingface
     formats/argos
-    translation options translate metrics evaluate generate label
+    translation options translate metrics evaluate generate label fill
     train/__init__ train/loss train/objective train/muon train/optim train/feed train/family_feed
     train/distributed train/checkpoint
     train/report train/validate train/family_validate train/interrupt train/allocator train/loop
@@ -50,7 +50,7 @@ ORDER = """
     check/layers check/models check/positions check/subjects check/adapters check/adapt check/transformer
     check/core check/runner
     cli/__init__ cli/app cli/check cli/classify cli/compare cli/config cli/data cli/demo cli/evaluate
-    cli/explain cli/export
+    cli/explain cli/export cli/fill
     cli/generate cli/heads cli/import_ cli/look cli/plot cli/serve cli/tag cli/train cli/translate
     __main__
 """.split()  # noqa: SIM905 - a list of quoted names would be three times as long

@@ -20,6 +20,7 @@ _EXPORTS = {
     "build_model": "glassformer.model.build",
     "record": "glassformer.model.record",
     "Bundle": "glassformer.bundle",
+    "Filler": "glassformer.fill",
     "Generator": "glassformer.generate",
     "Labeller": "glassformer.label",
     "load_reader": "glassformer.bundle",

@@ -53,7 +53,7 @@ RESULT = "model"
 
 COMMANDS = {
     "language_model": ("continues texts", "glass generate"),
-    "masked_language_model": ("guesses hidden words", "glass train with train.start_from"),
+    "masked_language_model": ("guesses hidden words", "glass fill, or fine-tune it with train.start_from"),
     "classify": ("gives texts a label", "glass classify"),
     "tag": ("gives words a label", "glass tag"),
     "image": ("gives images a label", "glass classify"),

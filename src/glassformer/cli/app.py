@@ -26,6 +26,7 @@ COMMANDS = {
     "generate": "Go on with a text, with a language model.",
     "classify": "Give a label to a text or an image.",
     "tag": "Give a label to every word of a text.",
+    "fill": "Guess what belongs in the blanks of a text, with a masked language model.",
     "serve": "Serve models: a page to translate on, and LibreTranslate's API.",
     "look": "Write a page that shows how a sentence is translated.",
     "explain": "Walk through the model, one equation at a time.",

@@ -44,7 +44,9 @@ class Readers:
             elif task == "tag":
                 self.taggers[called] = Labeller(bundle)
             elif task == "masked_language_model":
-                raise RequestError(f"{called} only guesses hidden words: fine-tune it, then serve the result")
+                raise RequestError(
+                    f"{called} only guesses hidden words (glass fill): fine-tune it, then serve the result"
+                )
             else:
                 self.classifiers[called] = Labeller(bundle)
 

@@ -15,6 +15,7 @@ from glassformer import settings
 from glassformer.bundle import Bundle, load_reader, weights_of
 from glassformer.data.store import build_store
 from glassformer.errors import BundleError, ConfigError, DataError, RequestError
+from glassformer.fill import Filler
 from glassformer.generate import Generator, stream
 from glassformer.label import Labeller, accuracy
 from glassformer.recipe import Recipe
@@ -263,6 +264,26 @@ def test_a_masked_language_model_learns(masked: Path) -> None:
     with torch.no_grad():
         logits = bundle.model.decode(torch.tensor([[*ids, 0]]), torch.tensor([5]))  # type: ignore[operator]
     assert bundle.tokenizers.source.decode([int(logits[0, 3].argmax())]) == "hums"
+    [[best, second]] = Filler(bundle).fill("the old bee ___", n_best=2)
+    assert (best.name, best.probability) == (
+        "hums",
+        pytest.approx(float(logits[0, 3, :-1].softmax(-1).max()), rel=1e-3),
+    )
+    assert best.probability > second.probability
+    animal, voice = Filler(bundle).fill("___ old ___ hums", n_best=1)
+    assert (animal[0].name, voice[0].name) == ("the", "bee")
+
+
+def test_blanks_that_can_not_be_filled(masked: Path, language_model: Path) -> None:
+    filler = Filler(load_reader(masked))
+    with pytest.raises(RequestError, match="there is no blank to fill: write ___ where"):
+        filler.fill("the old bee hums")
+    with pytest.raises(RequestError, match="n_best = 0 must be at least 1"):
+        filler.fill("___", n_best=0)
+    with pytest.raises(RequestError, match="tokens; this model reads"):
+        filler.fill("the old ___ " * 400)
+    with pytest.raises(RequestError, match="task = 'language_model' guesses no hidden words"):
+        Filler(load_reader(language_model))
 
 
 # ---- labels ---------------------------------------------------------------------------------------------
