@@ -13,7 +13,8 @@ A reference is a string, or a list of strings of which any counts as right.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,13 +89,15 @@ class Report:
     comparisons: tuple[Comparison, ...] = ()
     bootstrap: int = 0
     seed: int = SEED
+    ignored: str = ""
 
     def __getitem__(self, name: str) -> Score:
         return {score.name: score for score in self.scores}[name]
 
     @property
     def notes(self) -> list[str]:
-        return list(dict.fromkeys(score.note for score in self.scores if score.note))
+        ignored = [f"what matches {self.ignored} does not count"] if self.ignored else []
+        return ignored + list(dict.fromkeys(score.note for score in self.scores if score.note))
 
     def text(self) -> str:
         """Plain lines without colour, for pipes and logs."""
@@ -108,6 +111,7 @@ class Report:
         return {
             "sentences": len(self.sentences),
             "bootstrap": {"resamples": self.bootstrap, "seed": self.seed},
+            "ignored": self.ignored,
             "scores": [asdict(score) for score in self.scores],
             "against": [asdict(score) for score in self.against],
             "comparisons": [asdict(comparison) for comparison in self.comparisons],
@@ -146,6 +150,7 @@ def evaluate(
     target_language: str = "",
     tokenize: str = "",
     lowercase: bool = False,
+    ignore: str = "",
     against: Sequence[str] | None = None,
     bootstrap: int = 1000,
     seed: int = SEED,
@@ -153,10 +158,13 @@ def evaluate(
 ) -> Report:
     """Score a corpus; with `against`, test a second system on the same sentences.
 
-    `tokenize` is BLEU's tokenizer; left empty, it follows the target language. `names` are what the three
-    inputs are called in an error, such as their files.
+    `tokenize` is BLEU's tokenizer; left empty, it follows the target language. What matches the regular
+    expression `ignore` is taken out of all sides. `names` are what the three inputs are called in an error,
+    such as their files.
     """
-    alternatives = _as_lists(references)
+    cut = without(ignore)
+    hypotheses, against = list(map(cut, hypotheses)), None if against is None else list(map(cut, against))
+    alternatives = [list(map(cut, right)) for right in _as_lists(references)]
     _check_counts(hypotheses, alternatives, names[0], names[1])
     if against is not None:
         _check_counts(against, alternatives, names[2], names[1])
@@ -178,7 +186,23 @@ def evaluate(
         comparisons=tuple(map(_compare, ours, theirs)) if bootstrap else (),
         bootstrap=bootstrap,
         seed=seed,
+        ignored=ignore,
     )
+
+
+def without(pattern: str) -> Callable[[str], str]:
+    """What takes all that matches a regular expression out of a text.
+
+    >>> without("[0-2]")("AH0 B AH1 V")
+    'AH B AH V'
+    """
+    if not pattern:
+        return str
+    try:
+        found = re.compile(pattern)
+    except re.error as error:
+        raise RequestError(f"ignore = '{pattern}' is no regular expression: {error}") from None
+    return lambda text: found.sub("", text)
 
 
 def corpus_bleu(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -219,6 +220,24 @@ def joint(before: str, part: Part) -> str:
     if part.joint is not None:
         return part.joint
     return "" if not before or before[-1].isspace() or stands_alone(before[-1]) else " "
+
+
+def likeliest(translation: Translation, form: Callable[[str], str]) -> str:
+    r"""The likeliest form among a translation and its alternatives, those of one form taken together.
+
+    >>> import re
+    >>> found = Translation("of", "AH V", math.log(0.4))
+    >>> found.alternatives = [Translation("of", f"AO{stress} V", math.log(0.3)) for stress in (0, 1)]
+    >>> likeliest(found, lambda text: re.sub(r"\d", "", text))
+    'AO V'
+    """
+    every = [translation, *translation.alternatives]
+    highest = max(one.log_prob for one in every)
+    shares: dict[str, float] = {}
+    for one in every:
+        text = form(one.text)
+        shares[text] = shares.get(text, 0.0) + math.exp(one.log_prob - highest)
+    return max(shares, key=shares.__getitem__)
 
 
 def is_blank(text: str) -> bool:

@@ -116,6 +116,19 @@ def test_requests_that_make_no_sense() -> None:
         evaluate(SAID, RIGHT, metrics=[])
     with pytest.raises(RequestError, match="bootstrap = -1 must not be negative"):
         evaluate(SAID, RIGHT, bootstrap=-1)
+    with pytest.raises(RequestError, match=r"ignore = '\[0' is no regular expression: unterminated"):
+        evaluate(SAID, RIGHT, ignore="[0")
+
+
+def test_what_is_ignored_counts_on_no_side() -> None:
+    said, right = ["AH0 V", "DH AH1"], [["AO1 V", "AH1 V"], ["DH AH"]]
+    assert evaluate(said, right, metrics=["exact"], bootstrap=0)["exact"].value == 0
+    report = evaluate(
+        said, right, metrics=["exact"], ignore="[0-2]", against=["AH V", "DH IY0"], bootstrap=10
+    )
+    assert (report["exact"].value, report.against[0].value) == (100, 50)
+    assert report.notes == ["what matches [0-2] does not count"]
+    assert [sentence.hypothesis for sentence in report.sentences] == ["AH V", "DH AH"]
 
 
 def test_thirteen_thousand_words_of_phones() -> None:
@@ -243,6 +256,8 @@ def test_the_command_translates_with_a_model_first(numbers: Path, tmp_path: Path
     assert found["exact"]["value"] == 75
     assert "tok:zh" in found["bleu"]["signature"]  # the model knows its target language
     assert (tmp_path / "out").read_text(encoding="utf-8") == "一二三。\n四五。\n\n六。\n"
+    out = run(capsys, "evaluate", *arguments, "--metric", "exact", "--ignore", "[六七]", "--bootstrap", 0)
+    assert out.startswith("exact match 100.00")  # six and seven are both nothing now
     (tmp_path / "reference").write_text("一二三。\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"source has 4 lines, .*reference has 1: each line"):
         run(capsys, "evaluate", *arguments)

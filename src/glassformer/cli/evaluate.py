@@ -63,6 +63,9 @@ class How:
     """BLEU's tokenizer instead (13a, intl, zh, char, …); none for text that is tokenised already"""
     lowercase: Annotated[bool, Parameter(negative=())] = False
     """ignore upper and lower case"""
+    ignore: str = ""
+    """a regular expression; what matches it is left out on all sides, such as '[0-2]' for stress marks.
+    Translations of the model's beam that differ only there count as one, their probabilities added up"""
     bootstrap: int = 1000
     """resamples for the intervals and the test; 0 for none"""
     seed: int = 12345
@@ -70,7 +73,7 @@ class How:
     sentences: Path | None = None
     """save each sentence with its scores: a .tsv or .jsonl file"""
     translations: Path | None = None
-    """save what the model translated"""
+    """save what the model translated (without what --ignore leaves out)"""
     json: Annotated[bool, Parameter(negative=())] = False
     """print JSON for scripts"""
 
@@ -96,7 +99,7 @@ def evaluate(what: What = What(), how: How = How()) -> None:  # noqa: B008 - fro
     if what.hypotheses is not None:
         said, language, name = list(read_lines(what.hypotheses, what.errors)), "", str(what.hypotheses)
     else:
-        said, language, name = _translate(what, len(references))
+        said, language, name = _translate(what, len(references), how.ignore)
         if how.translations is not None:
             write_lines(how.translations, said)
     report = scoring.evaluate(
@@ -106,6 +109,7 @@ def evaluate(what: What = What(), how: How = How()) -> None:  # noqa: B008 - fro
         target_language=how.language or language,
         tokenize=how.tokenize,
         lowercase=how.lowercase,
+        ignore=how.ignore,
         against=None if what.against is None else list(read_lines(what.against, what.errors)),
         bootstrap=how.bootstrap,
         seed=how.seed,
@@ -135,7 +139,7 @@ def _family(what: What) -> None:
         print(accuracy(Labeller.load(what.model), [pair for pair in pairs if pair[0]]).text())
 
 
-def _translate(what: What, expected: int) -> tuple[list[str], str, str]:
+def _translate(what: What, expected: int, ignore: str) -> tuple[list[str], str, str]:
     """The model's translations, its target language, and what to call them."""
     if what.source is None:
         raise RequestError("--model needs --source FILE: what should it translate?")
@@ -147,17 +151,23 @@ def _translate(what: What, expected: int) -> tuple[list[str], str, str]:
             f"{what.source} has {len(lines)} lines, {what.reference[0]} has {expected}: "
             "each line of one belongs to the same line of the other"
         )
+    from glassformer.evaluate import without
     from glassformer.translate import Options, load
+    from glassformer.translation import likeliest
 
+    form = without(ignore)
     options: Options = {}
     if what.beams is not None:
         options["beams"] = what.beams
     if what.length_penalty is not None:
         options["length_penalty"] = what.length_penalty
     translator = load(what.model)
+    if ignore:
+        options["n_best"] = options.get("beams", translator.bundle.config.search.beams)
     found = translator.translate(lines, **options)
     language = translator.bundle.config.target_language
-    return [one.text for one in found], language, f"the translation of {what.source}"
+    said = [likeliest(one, form) if ignore else one.text for one in found]
+    return said, language, f"the translation of {what.source}"
 
 
 def _references(what: What) -> list[list[str]]:
