@@ -6,7 +6,8 @@ Each contestant makes whole updates: forward, label-smoothed loss, backward, cli
 weights of the same distribution. After equal updates a peer's loss must be within 2% of ours, or its speed is
 not quoted: it would have computed something else. The machine's peak, the sustained speed of a large float32
 matrix product, is measured by a contestant of its own in every round; the share of it that a contestant
-reaches is counted as `benchmarks/flops.py` says.
+reaches is counted as `benchmarks/flops.py` says. Where `glass train` would choose bfloat16 by itself,
+everyone runs in that as well, against ours in bfloat16.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from glassformer.config import PRESETS, ModelConfig
 from glassformer.data.batch import Batch, BatchOrder, collate
 from glassformer.model.build import build_model
 from glassformer.text.tokenizer import TokenizerPair, train_tokenizer
+from glassformer.train.precision import pays
 
 DROPOUT, SMOOTHING = 0.1, 0.1
 RATES = {"tiny": 5e-4, "base": 1e-4}
@@ -86,8 +88,8 @@ class Training:
 
     model: nn.Module
 
-    def __init__(self, preset: str, steps: int) -> None:
-        self.task, self.steps = Task(preset), steps
+    def __init__(self, preset: str, steps: int, half: bool = False) -> None:
+        self.task, self.steps, self.half = Task(preset), steps, half
         torch.manual_seed(1)
         self.model = self.build()
         self.model.train()
@@ -124,7 +126,8 @@ class Training:
 
     def update(self, batch: Batch) -> float:
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss(batch)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.half):
+            loss = self.loss(batch)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
@@ -189,23 +192,30 @@ PEERS = {
     "Hugging Face Marian": "benchmarks.peers:HuggingFace",
     "x-transformers": "benchmarks.peers:XTransformers",
 }
-OURS, BESIDE_TUNED = "Glassformer", "Glassformer, beside the tuned"
+OURS, HALF = "Glassformer", ", bfloat16"
+BESIDE = {"": OURS, ", tuned": f"{OURS}, beside the tuned", HALF: OURS + HALF}
+"""what ours is called in the table of each contest"""
 
 
 def run(preset: str = "tiny", rounds: int = 5, steps: int = 10, *, tuned: bool = True) -> dict[str, Any]:
-    """Everyone as installed; then, in a contest of its own, with the allocator tuned, as ours does by itself.
+    """Everyone as installed; then, in a contest of its own, with the allocator tuned, as ours does by itself;
+    and where `glass train` would choose bfloat16, everyone in that.
 
     All contestants at once would need more memory, with base models, than many machines have.
     """
     Task(preset)
+    contests: list[tuple[str, Mapping[str, str]]] = [("", {})]
+    if tuned:
+        contests.append((", tuned", TUNED))
+    if pays(torch.device("cpu"), PRESETS[preset]["width"]):
+        contests.append((HALF, {}))
     rows, ratios, everything = [], {}, {}
-    for suffix, environment in (("", {}), (", tuned", TUNED))[: 1 + tuned]:
+    for suffix, environment in contests:
         results = _contest(preset, rounds, steps, suffix, environment)
         ours, peak = results[OURS], results.pop(PEAK)
         for name, measured in results.items():
-            shown = BESIDE_TUNED if name == OURS and suffix else name
-            rows.append(row(shown, measured, ours, peak))
-            if name != OURS and near(measured, ours):
+            rows.append(row(BESIDE[suffix] if name == OURS else name, measured, ours, peak))
+            if name != OURS and suffix != HALF and near(measured, ours):
                 ratios[name] = list(ratio(ours, measured, "tokens/s").values)
         everything.update(
             {f"{name}{suffix}" if name == OURS else name: found for name, found in results.items()}
@@ -226,7 +236,7 @@ def run(preset: str = "tiny", rounds: int = 5, steps: int = 10, *, tuned: bool =
 def _contest(
     preset: str, rounds: int, steps: int, suffix: str, environment: Mapping[str, str]
 ) -> dict[str, list[Measured]]:
-    arguments = {"preset": preset, "steps": steps}
+    arguments = {"preset": preset, "steps": steps, "half": suffix == HALF}
     entries = [Entry(OURS, "benchmarks.training:Ours", arguments), Entry(PEAK, "benchmarks.training:Peak")]
     entries += [Entry(name + suffix, target, arguments, environment) for name, target in PEERS.items()]
     return contest(entries, rounds)

@@ -32,8 +32,8 @@ ORDER = """
     formats/huggingface_reading formats/ctranslate2_weights formats/ctranslate2 formats/huggingface
     formats/argos
     translation options translate metrics evaluate generate label fill
-    train/__init__ train/loss train/objective train/muon train/optim train/feed train/family_feed
-    train/distributed train/checkpoint
+    train/__init__ train/loss train/objective train/precision train/muon train/optim train/feed
+    train/family_feed train/distributed train/checkpoint
     train/report train/validate train/family_validate train/interrupt train/allocator train/loop
     train/defaults train/changes
     train/family_prepare train/prepare train/probe train/card train/curves train/run

@@ -35,6 +35,7 @@ from glassformer.train.optim import (
     optimizer_tensors,
     set_rate,
 )
+from glassformer.train.precision import precision
 from glassformer.train.report import Report, Validation
 
 HOPELESS = 10.0
@@ -65,13 +66,14 @@ class Loop:
         self.processes = processes or Processes()
         self.model = bundle.model.to(self.processes.device)
         self.objective = self.processes.wrap(objective)
+        self.width = bundle.config.model.width
         self.optimizer = build_optimizer(self.model, config)
         self.schedule = build_schedule(
             config.schedule,
             peak=config.learning_rate,
             warmup=config.warmup,
             final=config.final_rate,
-            width=bundle.config.model.width,
+            width=self.width,
         )
         self.mean = MovingMean(self.model.parameters(), config.ema) if config.ema else None
         self.hopeless = HOPELESS * math.log(bundle.config.vocabulary.target_size)
@@ -181,7 +183,7 @@ class Loop:
             for place, part in enumerate(parts):
                 last = number == numbers[-1] and place == len(parts) - 1
                 with held_back(self.objective, hold=not last):
-                    with self.precision():
+                    with precision(self.config.precision, self.processes.device, self.width):
                         losses = self.objective(part.to(self.processes.device))
                     (losses.loss_sum if counts else 0 * losses.loss_sum).backward()
                 if counts:
@@ -202,14 +204,6 @@ class Loop:
         if math.isfinite(factor):
             torch._foreach_mul_(gradients, factor)
         return length
-
-    def precision(self) -> contextlib.AbstractContextManager[object]:
-        """bfloat16 where the device is good at it, or where it was asked for. The loss stays float32."""
-        device, wanted = self.processes.device, self.config.precision
-        has_it = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-        if wanted == "bfloat16" or (wanted == "auto" and has_it):
-            return torch.autocast(device.type, dtype=torch.bfloat16)
-        return contextlib.nullcontext()
 
     def cut_smaller(self, numbers: range) -> None:
         self.optimizer.zero_grad()

@@ -11,7 +11,6 @@ norms are no linear maps from vectors to vectors, and stay with AdamW.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 
 from glassformer.model.parts import Linear
 from glassformer.model.stacks import DecoderLayer, EncoderLayer
+from glassformer.train.precision import multiplies_bfloat16
 
 # The polynomial a·x + b·x³ + c·x⁵ that Jordan et al. chose: applied a few times, it takes every singular
 # value between 0.01 and 1 to somewhere between 0.7 and 1.2, which serves as well as exactly 1.
@@ -123,8 +123,6 @@ def _blocks(layers: Sequence[Linear]) -> Mapping[tuple[int, int], list[Block]]:
     return by_shape
 
 
-@cache
 def _enough(device: str) -> torch.dtype:
     """bfloat16 is exact enough for a direction; where a processor has to emulate it, float32 is faster."""
-    emulated = device == "cpu" and not torch.cpu.get_capabilities().get("avx512_bf16", False)
-    return torch.float32 if emulated else torch.bfloat16
+    return torch.float32 if device == "cpu" and not multiplies_bfloat16() else torch.bfloat16

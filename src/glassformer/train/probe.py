@@ -16,6 +16,7 @@ from glassformer.train.feed import Feed
 from glassformer.train.muon import matrices_of
 from glassformer.train.objective import make_objective
 from glassformer.train.optim import MovingMean, build_optimizer, set_rate
+from glassformer.train.precision import precision
 from glassformer.train.prepare import Prepared
 from glassformer.train.report import clock
 
@@ -138,7 +139,8 @@ def _measure(prepared: Prepared, processes: Processes) -> tuple[float, int]:
         if number == _warm(config):
             tokens, started = 0, time.perf_counter()
         batch = prepared.feed.batch(0, number % prepared.feed.count(0)).to(device)
-        losses = objective(batch)
+        with precision(config.precision, device, prepared.bundle.config.model.width):
+            losses = objective(batch)
         losses.loss_sum.backward()
         tokens += losses.tokens
         if number % config.accumulate == config.accumulate - 1:

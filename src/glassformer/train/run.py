@@ -38,6 +38,7 @@ from glassformer.train.distributed import Processes
 from glassformer.train.family_validate import ReaderValidator
 from glassformer.train.loop import Loop
 from glassformer.train.objective import make_objective
+from glassformer.train.precision import pays
 from glassformer.train.prepare import Prepared, prepare
 from glassformer.train.report import METRICS, ConsoleReport, Report, Validation, clock
 from glassformer.train.validate import Validator
@@ -161,6 +162,8 @@ def _train(
 ) -> Result:
     config, bundle = prepared.recipe.train, prepared.bundle
     report.say(_about(prepared))
+    if config.precision == "auto" and pays(processes.device, bundle.config.model.width):
+        report.say("matrix products in bfloat16, which is faster here; train.precision=float32 is more exact")
     validator = _validator(prepared, config) if prepared.valid and processes.first else None
     loop = Loop(
         bundle,
