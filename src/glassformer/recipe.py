@@ -142,8 +142,7 @@ class TrainConfig:
     ema: int = 0
     """updates over which an exponential mean of the weights reaches back; 0 means none"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: bfloat16 products where they are faster (CUDA; wide models on processors that have them),
-    else float32"""
+    """auto: bfloat16 products where faster (CUDA; wide models on processors that have them), else float32"""
     log_every: int = 10
     """updates that share one line of metrics.jsonl"""
     validate_every: int = 500

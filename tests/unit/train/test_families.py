@@ -265,13 +265,10 @@ def test_a_masked_language_model_learns(masked: Path) -> None:
         logits = bundle.model.decode(torch.tensor([[*ids, 0]]), torch.tensor([5]))  # type: ignore[operator]
     assert bundle.tokenizers.source.decode([int(logits[0, 3].argmax())]) == "hums"
     [[best, second]] = Filler(bundle).fill("the old bee ___", n_best=2)
-    assert (best.name, best.probability) == (
-        "hums",
-        pytest.approx(float(logits[0, 3, :-1].softmax(-1).max()), rel=1e-3),
-    )
+    assert best.name == "hums"
     assert best.probability > second.probability
-    animal, voice = Filler(bundle).fill("___ old ___ hums", n_best=1)
-    assert (animal[0].name, voice[0].name) == ("the", "bee")
+    [[article], [animal]] = Filler(bundle).fill("___ old ___ hums", n_best=1)
+    assert (article.name, animal.name) == ("the", "bee")
 
 
 def test_blanks_that_can_not_be_filled(masked: Path, language_model: Path) -> None:
