@@ -10,13 +10,13 @@ from glassformer.cli.classify import lines_of
 def fill(*text: str, model: str, input: Path | None = None, n_best: int = 5) -> None:
     """Guess what belongs in each blank ___ of TEXT, or of each line of --input, or of standard input.
 
-    For each blank, a line: the likeliest tokens with their probabilities. A blank is one token, that is, a
-    word or a piece of one (…ing goes on with a word), or a character if the model reads characters.
+    For each blank, a line: the likeliest tokens with their probabilities.
 
     Parameters
     ----------
     text
-        a text with ___ where something is to be guessed
+        a text with ___ where something is to be guessed. A blank is one token: a word or a piece of one (…ing
+        goes on with a word), or a character if the model reads characters
     model
         a bundle or a training run of task masked_language_model
     input
