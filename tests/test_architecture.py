@@ -24,6 +24,7 @@ ORDER = """
     model/recurrent
     model/vectors
     model/build
+    model/ensemble
     compat/masks compat/checks compat/attention compat/transformer compat/__init__
     align
     search/__init__ search/scoring search/repeats search/greedy search/sample search/beam

@@ -26,6 +26,7 @@ from glassformer.bundle import CONFIG, Bundle, shipped
 from glassformer.config import BundleConfig
 from glassformer.engine import Engine, TorchEngine, watched
 from glassformer.errors import FormatError, GlassformerError, MissingExtraError, RequestError
+from glassformer.model.ensemble import Ensemble
 from glassformer.options import Options, prefixes_of, search_options
 from glassformer.search.repeats import find_run, kept_without_repeats
 from glassformer.search.scoring import Hypothesis, SearchOptions, length_factor
@@ -42,9 +43,10 @@ EngineName = Literal["auto", "torch", "ctranslate2", "ctranslate2-int8"]
 
 
 class Translator:
-    """Translates texts, lists and streams with one bundle.
+    """Translates texts, lists and streams with one bundle, or with several that answer together.
 
     `threads` batches are translated at a time, each on one processor thread; 0 is one for each core.
+    The `others` must have the same vocabulary; the settings of the search are the bundle's.
     """
 
     def __init__(
@@ -53,13 +55,15 @@ class Translator:
         engine: EngineName = "auto",
         device: str | torch.device | None = None,
         threads: int = 0,
+        others: Sequence[Bundle] = (),
     ) -> None:
+        self.bundle, self.others = bundle, tuple(others)
+        model = _together(bundle, others) if others else bundle.model
         if device is not None:
-            bundle.model.to(device)
-        bundle.model.eval()
-        self.bundle = bundle
-        workers = workers_for(bundle.model.output_weight.device, threads)
-        self.torch_engine = TorchEngine(bundle.model, workers=workers)
+            model.to(device)
+        model.eval()
+        workers = workers_for(model.output_weight.device, threads)
+        self.torch_engine = TorchEngine(model, workers=workers)
         self._wanted = engine
         self._engine, self._why = _make_engine(engine, bundle, self.torch_engine, workers)
 
@@ -172,7 +176,7 @@ class Translator:
 
     @property
     def _limit(self) -> int:
-        return self.bundle.model.max_length
+        return self.torch_engine.model.max_length
 
     def _longest(self, part: Part, search: SearchOptions) -> int:
         """Most tokens of a part's translation, its end included."""
@@ -272,10 +276,15 @@ def load(
     engine: EngineName = "auto",
     device: str | torch.device | None = None,
     threads: int = 0,
+    ensemble: Sequence[str | Path] = (),
 ) -> Translator:
-    """A Translator from a bundle's directory, or from the name of a bundle that the package brings."""
+    """A Translator from a bundle's directory, or from the name of a bundle that the package brings.
+
+    The bundles of an `ensemble` answer together with it: the probabilities of all are averaged.
+    """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return Translator(Bundle.load(path_or_name, device=device), engine, threads=threads)
+    bundle, *others = (Bundle.load(path, device=device) for path in (path_or_name, *ensemble))
+    return Translator(bundle, engine, threads=threads, others=others)
 
 
 def choose_shipped(source_language: str = "", target_language: str = "") -> Path:
@@ -302,12 +311,31 @@ def _base(language: str) -> str:
     return language.replace("_", "-").split("-")[0].lower()
 
 
+def _together(bundle: Bundle, others: Sequence[Bundle]) -> Ensemble:
+    """The models of these bundles as one; they must mean the same by a token's number."""
+
+    def tokens(one: Bundle) -> object:
+        return one.tokenizers.fingerprint(), one.model.vocabulary
+
+    for other in others:
+        if tokens(other) != tokens(bundle):
+            raise RequestError(
+                f"{bundle.path} and {other.path} can't answer together, for their vocabularies differ: "
+                "train them on the same data, each with a train.seed of its own"
+            )
+    return Ensemble([bundle.model, *(other.model for other in others)])
+
+
 def _make_engine(wanted: EngineName, bundle: Bundle, own: TorchEngine, workers: int) -> tuple[Engine, str]:
     """The engine to use, and why. Other engines live in `formats`, beside their converters."""
     if wanted == "torch":
         return own, "asked for"
     if wanted not in get_args(EngineName):
         raise RequestError(f"engine = {wanted!r}: choose {' | '.join(get_args(EngineName))}")
+    if isinstance(own.model, Ensemble):
+        if wanted != "auto":
+            raise RequestError(f"engine {wanted} can't do this: it takes a single model; use engine torch")
+        return own, "several models answer together, which only our own search can do"
     rounded = {"quantization": "int8"} if wanted == "ctranslate2-int8" else {}
     try:
         module = importlib.import_module("glassformer.formats.ctranslate2")

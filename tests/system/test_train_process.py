@@ -191,6 +191,7 @@ def test_dry_run_and_seeds(here: Path) -> None:
     done = glass(here, "dry.toml", "--to", "runs", "--seeds", "2", "train.max_steps=10")
     assert done.returncode == 0, done.stderr
     assert "mean and standard deviation" in done.stdout
+    assert f"--model {Path('runs/seed-1')} --ensemble {Path('runs/seed-2')} " in done.stdout
     summary = json.loads((here / "runs" / "seeds.json").read_text())
     assert set(summary["perplexity"]["runs"]) == {"seed-1", "seed-2"}
     assert losses(here / "runs" / "seed-1") != losses(here / "runs" / "seed-2")

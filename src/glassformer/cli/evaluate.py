@@ -31,6 +31,8 @@ class What:
     """translations of a second system, tested against the first on the same sentences"""
     model: str = ""
     """a bundle that translates --source first"""
+    ensemble: Annotated[list[str], SEVERAL] = field(default_factory=list)
+    """more bundles of the same vocabulary that answer together with it, the probabilities of all averaged"""
     source: Path | None = None
     """what the model translates"""
     text: Path | None = None
@@ -84,6 +86,8 @@ def evaluate(what: What = What(), how: How = How()) -> None:  # noqa: B008 - fro
     A language model's perplexity of --text; the accuracy of labels on --pairs.
     """
     if what.text is not None or what.pairs is not None:
+        if what.ensemble:
+            raise RequestError("--ensemble: only models that translate can answer together")
         _family(what)
         return
     if not what.reference:
@@ -91,6 +95,8 @@ def evaluate(what: What = What(), how: How = How()) -> None:  # noqa: B008 - fro
     from glassformer import evaluate as scoring
     from glassformer.text.lines import read_lines, write_lines
 
+    if what.ensemble and not what.model:
+        raise RequestError("--ensemble adds to a model: name the first one with --model DIR")
     if bool(what.model) == (what.hypotheses is not None):
         raise RequestError("give either --hypotheses FILE to score, or --model DIR with --source FILE")
     if how.sentences is not None:
@@ -161,7 +167,7 @@ def _translate(what: What, expected: int, ignore: str) -> tuple[list[str], str, 
         options["beams"] = what.beams
     if what.length_penalty is not None:
         options["length_penalty"] = what.length_penalty
-    translator = load(what.model)
+    translator = load(what.model, ensemble=what.ensemble)
     if ignore:
         options["n_best"] = options.get("beams", translator.bundle.config.search.beams)
     found = translator.translate(lines, **options)

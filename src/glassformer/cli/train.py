@@ -158,6 +158,10 @@ def _train(
         )
     if together.first:
         _compare(results, to)
+        if recipe.task == "translate":
+            first, *others = (result.path.parent for result in results)
+            rest = " ".join(f"--ensemble {other}" for other in others)
+            print(f'try them together:  glass translate --model {first} {rest} "…"')
 
 
 def _compare(results: Sequence[Result], to: Path) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
@@ -33,6 +33,9 @@ class Where:
     """a file for the translations; left out, they are printed"""
     model: Annotated[str, Parameter(alias="-m")] = ""
     """a bundle's directory or name; left out, one that the package brings"""
+    ensemble: Annotated[list[str], Parameter(negative=())] = field(default_factory=list)
+    """another bundle of the same vocabulary that answers together with --model: the probabilities of all
+    are averaged; give it once for each"""
     from_: Annotated[str, Parameter(name="--from")] = ""
     """code of the language to translate from"""
     to: str = ""
@@ -109,7 +112,8 @@ def translate(*text: str, where: Where = Where(), how: How = How(), show: Show =
     translator, options = _translator(where), _options(how, show)
     if show.verbose:
         engine, why = translator.engine_for(**options)
-        print(f"glass: model {translator.bundle.path}, engine {engine.name}: {why}", file=sys.stderr)
+        models = " + ".join(str(one.path) for one in (translator.bundle, *translator.others))
+        print(f"glass: model {models}, engine {engine.name}: {why}", file=sys.stderr)
     with ExitStack() as stack:
         interactive = where.line_buffered or (not text and where.input is None and sys.stdin.isatty())
         lines = _argument(text) if text else _lines(where, stack)
@@ -184,9 +188,11 @@ def _warn(number: int, translation: Translation) -> None:
 def _translator(where: Where) -> Translator:
     from glassformer.translate import choose_shipped, load, speaks
 
+    if where.ensemble and not where.model:
+        raise RequestError("--ensemble adds to a model: name the first one with --model DIR")
     if not where.model:
         return load(choose_shipped(where.from_, where.to), where.engine, threads=where.threads)
-    translator = load(where.model, where.engine, threads=where.threads)
+    translator = load(where.model, where.engine, threads=where.threads, ensemble=where.ensemble)
     config = translator.bundle.config
     if not speaks(config, where.from_, where.to):
         pair = f"{config.source_language or 'unnamed'} to {config.target_language or 'unnamed'}"

@@ -100,6 +100,8 @@ def _options(translator: Translator, beams: int | None, source: int, forced: int
 def transformer_of(translator: Translator) -> Transformer:
     """The model, if it is one that this room knows its way through."""
     model = translator.bundle.model
+    if translator.others:
+        raise RequestError(f"{1 + len(translator.others)} models answer together here: look at one of them")
     if not isinstance(model, Transformer):
         kind = translator.bundle.config.model.architecture
         raise RequestError(
