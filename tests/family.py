@@ -16,7 +16,7 @@ def make(task: str) -> Bundle[Reader]:
     labels = train_tokenizer("symbols", ["GOOD BAD"])
     pair = (
         TokenizerPair(source, source, True)
-        if task == "language_model"
+        if task in ("language_model", "masked_language_model")
         else TokenizerPair(source, labels, False)
     )
     shape = ModelConfig(

@@ -20,7 +20,12 @@ pytestmark = pytest.mark.full
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("family")
-    names = {"writer": "language_model", "judge": "classify", "tagger": "tag"}
+    names = {
+        "writer": "language_model",
+        "judge": "classify",
+        "tagger": "tag",
+        "guesser": "masked_language_model",
+    }
     return [str(make(task).save(folder / name)) for name, task in names.items()]
 
 
@@ -63,6 +68,18 @@ def test_labels_and_tags_come_while_one_types(open_page: OpenPage, server: Runni
     page.wait_for_selector("#output .tagged >> nth=1")
     assert len(page.query_selector_all("#output .tagged")) == 2
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_blanks_are_filled_while_one_types(open_page: OpenPage, server: Running) -> None:
+    page = open_page(server.address)
+    page.select_option("#model", "guesser")
+    page.fill("#text", "the <b>dog</b> ")
+    assert settled(page) == ""
+    page.locator("#text").press_sequentially("___ at ___", delay=15)
+    page.wait_for_selector("#output .blank >> nth=1")
+    assert len(page.query_selector_all("#output .blank:first-child .label")) == 5
+    assert page.inner_text("#output .blank p").startswith("the <b>dog</b> ")
+    assert page.query_selector("#output b") is None
 
 
 def test_markup_stays_text_and_trouble_is_said(open_page: OpenPage, server: Running) -> None:

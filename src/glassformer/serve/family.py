@@ -1,4 +1,4 @@
-"""Routes for models that do not translate: /generate, /classify, /tag, each if such a model is there."""
+"""Routes for models that do not translate: /generate, /classify, /tag, /fill, each if a model is there."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from glassformer.bundle import Bundle
 from glassformer.errors import GlassformerError, RequestError
+from glassformer.fill import Filler
 from glassformer.generate import Generator, stream
 from glassformer.label import Labeller
 from glassformer.model.families import Reader
@@ -34,24 +35,23 @@ class Readers:
         self.generators: dict[str, Generator] = {}
         self.classifiers: dict[str, Labeller] = {}
         self.taggers: dict[str, Labeller] = {}
+        self.fillers: dict[str, Filler] = {}
         for bundle in bundles:
             task, path = bundle.config.task, bundle.path
             called = "model" if path is None else path.parent.name if path.name == "model" else path.name
-            if called in {**self.generators, **self.classifiers, **self.taggers}:
+            if called in [name for name, _ in self.routes()]:
                 raise RequestError(f"two models are called {called}: rename one of the directories")
             if task == "language_model":
                 self.generators[called] = Generator(bundle)
             elif task == "tag":
                 self.taggers[called] = Labeller(bundle)
             elif task == "masked_language_model":
-                raise RequestError(
-                    f"{called} only guesses hidden words (glass fill): fine-tune it, then serve the result"
-                )
+                self.fillers[called] = Filler(bundle)
             else:
                 self.classifiers[called] = Labeller(bundle)
 
     def __len__(self) -> int:
-        return len(self.generators) + len(self.classifiers) + len(self.taggers)
+        return len(self.routes())
 
     def routes(self) -> list[tuple[str, str]]:
         """Each model's name and the route that asks it."""
@@ -59,6 +59,7 @@ class Readers:
             "generate": self.generators,
             "classify": self.classifiers,
             "tag": self.taggers,
+            "fill": self.fillers,
         }
         return [(name, route) for route, models in kinds.items() for name in models]
 
@@ -73,6 +74,8 @@ def router_for(readers: Readers) -> APIRouter:
         router.add_api_route("/classify", classify, methods=["POST"], **schemas.classify)
     if readers.taggers:
         router.add_api_route("/tag", tag, methods=["POST"], **schemas.tag)
+    if readers.fillers:
+        router.add_api_route("/fill", fill, methods=["POST"], **schemas.fill)
     return router
 
 
@@ -162,3 +165,14 @@ async def tag(request: Request) -> JSONResponse:
     found = await service.within_limits(request, service.batcher.call(work))
     words = [[dataclasses.asdict(word) for word in row] for row in found]
     return JSONResponse({"words": words if several else words[0]})
+
+
+async def fill(request: Request) -> JSONResponse:
+    """What may stand in each blank (___) of a text, the likeliest first."""
+    service, fields = service_of(request), await allowed_fields(request)
+    text = fields.text("q")
+    service.check_texts([text])
+    count = fields.number("n_best", 3, 1, MOST_LABELS)
+    work = partial(_chosen(_readers(request).fillers, fields).fill, text, count)
+    found = await service.within_limits(request, service.batcher.call(work))
+    return JSONResponse({"blanks": [[dataclasses.asdict(guess) for guess in row] for row in found]})

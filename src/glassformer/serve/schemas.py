@@ -41,7 +41,7 @@ class Model(BaseModel):
 
 class FamilyModel(BaseModel):
     name: str
-    task: str = Field(description="generate, classify or tag: its route")
+    task: str = Field(description="generate, classify, tag or fill: its route")
 
 
 class Word(BaseModel):
@@ -175,6 +175,13 @@ classify = _route(
     "Family", _gives(dict[str, Any], "labels, best first"), _takes({**_LABELLING, **_COUNT}, ["q"])
 )
 tag = _route("Family", _gives(dict[str, Any], "words with their labels"), _takes(_LABELLING, ["q"]))
+fill = _route(
+    "Family",
+    _gives(dict[str, Any], "for each blank what may stand there, best first"),
+    _takes(
+        {**_LABELLING, **_COUNT, "q": {**Q, "description": "a text with a blank, ___, or several"}}, ["q"]
+    ),
+)
 inspect = _route(
     "Glassformer",
     _gives(dict[str, Any], "everything that can be seen"),

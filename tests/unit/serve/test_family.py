@@ -10,8 +10,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from glassformer.bundle import Bundle
-from glassformer.config import BundleConfig
 from glassformer.errors import RequestError
+from glassformer.fill import Filler
 from glassformer.generate import Generator
 from glassformer.label import Labeller
 from glassformer.model.families import Reader
@@ -26,8 +26,8 @@ def writer() -> Bundle[Reader]:
 
 @pytest.fixture(scope="module")
 def client(writer: Bundle[Reader]) -> Iterator[TestClient]:
-    bundles = [writer, make("classify"), make("tag")]
-    for bundle, name in zip(bundles, ("writer", "judge", "tagger"), strict=True):
+    bundles = [writer, make("classify"), make("tag"), make("masked_language_model")]
+    for bundle, name in zip(bundles, ("writer", "judge", "tagger", "guesser"), strict=True):
         bundle.path = Path(name)
     with TestClient(create_app([], readers=bundles), raise_server_exceptions=False) as client:
         yield client
@@ -64,6 +64,16 @@ def test_classify_and_tag(client: TestClient) -> None:
     assert words[0]["label"]["name"] == Labeller(make("tag")).tag(["the old dog"])[0][0].label.name
 
 
+def test_fill(client: TestClient) -> None:
+    asked = {"q": "the ___ dog ___", "n_best": 2, "model": "guesser"}
+    blanks = client.post("/fill", json=asked).json()["blanks"]
+    expected = Filler(make("masked_language_model")).fill(str(asked["q"]), 2)
+    assert [[guess["name"] for guess in row] for row in blanks] == [
+        [one.name for one in row] for row in expected
+    ]
+    assert blanks[0][0]["probability"] == pytest.approx(expected[0][0].probability, abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("route", "fields", "said"),
     [
@@ -74,6 +84,8 @@ def test_classify_and_tag(client: TestClient) -> None:
         ("/generate", {"prompt": "the", "max_tokens": 9999}, "max_tokens parameter must be <= 512"),
         ("/classify", {"q": " "}, "nothing to label"),
         ("/classify", {}, "missing q"),
+        ("/fill", {"q": "the dog"}, "write ___ where something is to be guessed"),
+        ("/fill", {"q": "___", "n_best": 101}, "n_best parameter must be <= 100"),
         ("/tag", {"q": "the " * 40}, "the text has 40 tokens; this model reads 31"),
     ],
 )
@@ -85,12 +97,12 @@ def test_what_is_wrong_is_said(client: TestClient, route: str, fields: dict[str,
 
 def test_the_description_knows_the_routes_that_are_there(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
-    assert {"/generate", "/classify", "/tag"} <= set(paths)
+    assert {"/generate", "/classify", "/tag", "/fill"} <= set(paths)
 
 
 def test_the_models_are_listed_and_have_a_page(client: TestClient) -> None:
     listed = client.get("/family").json()
-    expected = [("writer", "generate"), ("judge", "classify"), ("tagger", "tag")]
+    expected = [("writer", "generate"), ("judge", "classify"), ("tagger", "tag"), ("guesser", "fill")]
     assert [(model["name"], model["task"]) for model in listed] == expected
     for path in ("/", "/more"):
         assert "/static/family.js" in client.get(path).text
@@ -109,13 +121,5 @@ def test_what_only_translators_do_is_refused_and_not_a_mistake(client: TestClien
 def test_a_server_needs_something_to_serve() -> None:
     with pytest.raises(RequestError, match="at least one model"):
         create_app([])
-    with pytest.raises(RequestError, match="only guesses hidden words"):
-        create_app([], readers=[make_masked()])
-
-
-def make_masked() -> Bundle[Reader]:
-    bundle = make("language_model")
-    config = BundleConfig(
-        task="masked_language_model", vocabulary=bundle.config.vocabulary, model=bundle.config.model
-    )
-    return Bundle(config, bundle.tokenizers, bundle.model)
+    with pytest.raises(RequestError, match="two models are called model"):
+        create_app([], readers=[make("tag"), make("masked_language_model")])

@@ -1,10 +1,13 @@
-// Models that do not translate: a text goes on as it is written; labels and tags come while one types.
+// Models that do not translate: a text goes on as it is written; labels, tags and guesses come while one types.
 
 import * as api from "./api.js";
 import { start, t } from "./texts.js";
 
 const DEBOUNCE = 250; // milliseconds without a key
 const LABELS = 5;
+const AROUND = 24; // characters shown on each side of a blank
+const BLANK = "___";
+const INVITES = { generate: "begin_here", classify: "label_here", tag: "label_here", fill: "blanks_here" };
 const byId = (id) => document.getElementById(id);
 const [text, output, model] = ["text", "output", "model"].map(byId);
 const state = { models: [], limit: 0, running: null, waiting: 0 };
@@ -35,13 +38,30 @@ async function write(signal) {
   }
 }
 
-async function classify(signal) {
-  const { labels } = await api.ask("/classify", { q: text.value, model: model.value, n_best: LABELS }, signal);
-  output.replaceChildren(...labels.map(({ name, probability }) => {
+function bars(labels) {
+  return labels.map(({ name, probability }) => {
     const bar = el("span", "bar");
     bar.style.setProperty("--share", probability);
     return el("div", "label", el("span", "", name), bar, el("small", "", percent(probability)));
-  }));
+  });
+}
+
+async function classify(signal) {
+  const { labels } = await api.ask("/classify", { q: text.value, model: model.value, n_best: LABELS }, signal);
+  output.replaceChildren(...bars(labels));
+}
+
+const ending = (part) => (part.length > AROUND ? `…${part.slice(-AROUND)}` : part);
+const beginning = (part) => (part.length > AROUND ? `${part.slice(0, AROUND)}…` : part);
+
+async function fill(signal) {
+  if (!text.value.includes(BLANK)) return output.replaceChildren();
+  const { blanks } = await api.ask("/fill", { q: text.value, model: model.value, n_best: LABELS }, signal);
+  const between = text.value.split(BLANK);
+  const rows = blanks.map((labels, at) => el("section", "blank",
+    el("p", "", ending(between[at]), el("mark", "", labels[0].name), beginning(between[at + 1])),
+    ...bars(labels)));
+  return output.replaceChildren(...rows);
 }
 
 async function tag(signal) {
@@ -53,7 +73,7 @@ async function tag(signal) {
   }));
 }
 
-const ANSWERS = { generate: write, classify, tag };
+const ANSWERS = { generate: write, classify, tag, fill };
 
 async function answer() {
   state.running?.abort();
@@ -104,7 +124,7 @@ function draw() {
   byId("go").hidden = !writes;
   byId("temperature").disabled = !byId("sample").checked;
   for (const id of ["length", "temperature"]) byId(`${id}-now`).textContent = byId(id).value;
-  text.placeholder = t(writes ? "begin_here" : "label_here");
+  text.placeholder = t(INVITES[chosen().task]);
   byId("hint").textContent = t(`${chosen().task}_hint`);
 }
 
