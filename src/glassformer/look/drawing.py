@@ -5,7 +5,8 @@ from __future__ import annotations
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -15,6 +16,7 @@ from glassformer.errors import MissingExtraError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.font_manager import FontManager
 
 INK, ACCENT = "#23282e", "#0b7a75"
 COLOURS = (ACCENT, "#b4540a", "#5b5fc7", "#8a6d00", "#7a3b69")
@@ -34,14 +36,16 @@ def drawing(labels: Sequence[str] = ()) -> Iterator[Callable[..., Figure]]:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError("drawing figures", "matplotlib", "plots") from None
-    have = {font.name for font in font_manager.fontManager.ttflist}
-    fonts = [name for name in CJK_FONTS if name in have][:1]
+    fonts = _known_fonts(font_manager.fontManager)
     if not fonts and any(_is_cjk(text) for text in labels):
-        warnings.warn(
-            "no font for Chinese, Japanese or Korean is installed, so some labels will be empty boxes; "
-            "on Debian and Ubuntu: apt install fonts-noto-cjk, and remove matplotlib's font cache",
-            stacklevel=3,
-        )
+        _look_for_fonts(font_manager)
+        fonts = _known_fonts(font_manager.fontManager)
+        if not fonts:
+            warnings.warn(
+                "no font for Chinese, Japanese or Korean is installed, so some labels will be empty boxes; "
+                "on Debian and Ubuntu: apt install fonts-noto-cjk",
+                stacklevel=3,
+            )
     style = {
         "font.family": ["DejaVu Sans", *fonts],
         "font.size": 10,
@@ -57,6 +61,21 @@ def drawing(labels: Sequence[str] = ()) -> Iterator[Callable[..., Figure]]:
     }
     with matplotlib.rc_context(style):
         yield lambda width, height: Figure(figsize=(width, height), layout="constrained")
+
+
+def _known_fonts(manager: FontManager) -> list[str]:
+    have = {font.name for font in manager.ttflist}
+    return [name for name in CJK_FONTS if name in have][:1]
+
+
+def _look_for_fonts(font_manager: ModuleType) -> None:
+    """matplotlib remembers the fonts of the day it first ran; those installed since then count too."""
+    manager = font_manager.fontManager
+    known = {font.fname for font in manager.ttflist}
+    for path in font_manager.findSystemFonts():
+        if path not in known:
+            with suppress(OSError, RuntimeError):  # pictures of characters, or a damaged file
+                manager.addfont(path)
 
 
 def _is_cjk(text: str) -> bool:

@@ -14,6 +14,8 @@ ends at the first source word, which is what reversing the source was good for.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -191,13 +193,24 @@ def make_context(kind: str, width: int, dropout: float, place: str) -> Bottlenec
     raise ConfigError(f"recurrent_attention = {kind!r}: choose none | dot | additive | bilinear")
 
 
-def lstm(width: int, hidden: int, layers: int, dropout: float, *, bidirectional: bool = False) -> nn.LSTM:
-    """torch's LSTM; dropout between its layers.
+class LSTM(nn.LSTM):
+    """torch's, but a processor keeps to the weights' float32: only some of them have it in bfloat16."""
+
+    def forward(self, x: Any, before: tuple[Tensor, Tensor] | None = None) -> Any:
+        if x.is_cuda:
+            return super().forward(x, before)
+        exact = next(self.parameters()).dtype
+        with torch.autocast("cpu", enabled=False):
+            return super().forward(x.to(exact), before and (before[0].to(exact), before[1].to(exact)))
+
+
+def lstm(width: int, hidden: int, layers: int, dropout: float, *, bidirectional: bool = False) -> LSTM:
+    """An LSTM with dropout between its layers.
 
     Recurrent matrices begin orthogonal, and forget gates open (bias 1, Jozefowicz et al. 2015), so that what
     was read first is not gone before training has begun.
     """
-    made = nn.LSTM(
+    made = LSTM(
         width,
         hidden,
         layers,
