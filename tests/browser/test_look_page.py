@@ -190,6 +190,7 @@ def test_keyboard_alone(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
     page.keyboard.press("3")
     settle(page)
+    page.wait_for_function("document.activeElement.dataset.value === 'cross'")  # drawn first, focused then
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
