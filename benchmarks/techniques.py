@@ -22,7 +22,7 @@ from benchmarks.contest import Entry, Measured, contest, cores, median, ratio
 from benchmarks.corpus import find_text
 from benchmarks.training import SMOOTHING, Ours, Task
 from glassformer.engine import TorchEngine
-from glassformer.model import attention, packing, parts
+from glassformer.model import attention, packing, parts, products
 from glassformer.train import allocator, objective
 
 
@@ -139,6 +139,15 @@ class PaddedLayers(Ours):
         return super().build()
 
 
+class MklProducts(Ours):
+    """torch's own matrix products, MKL's; rows need no round number there."""
+
+    def build(self) -> nn.Module:
+        replace(products, "_has_onednn", lambda: False)
+        replace(packing, "MULTIPLE", 1)
+        return super().build()
+
+
 class FusedAttention(Ours):
     """No dropout on attention weights: one kernel that never stores them can be used."""
 
@@ -205,6 +214,7 @@ TRAINING = {
     "memory kept between updates": "FreeMemory",
     "batches of about equal lengths": "AnyOrder",
     "padding left out between attentions": "PaddedLayers",
+    "products by oneDNN": "MklProducts",
 }
 ATTENTION = {ON: "FusedAttention", "fused attention (without dropout on weights)": "ExplicitAttention"}
 DECODING = {

@@ -66,6 +66,12 @@ class ModelConfig:
     """on the attention weights"""
     activation_dropout: float = 0.0
     """inside the feed-forward layers (the paper has none)"""
+    neighbours: int = 0
+    """the longest n-gram of source tokens that has a vector of its own, from 2 up; 0 means none"""
+    neighbour_rows: int = 65536
+    """vectors that all n-grams share, by hash"""
+    neighbour_dropout: float = 0.25
+    """share of the n-grams that are left out in training"""
     max_length: int = 1024
     """the longest sentence the model is asked to take, in tokens; learned positions end there"""
     patch: int = 2
@@ -85,13 +91,16 @@ class ModelConfig:
             "heads",
             "max_length",
             "patch",
+            "neighbour_rows",
         ):
             if getattr(self, key) < 1:
                 found.append(f"{key} = {getattr(self, key)} must be at least 1")
         for key in ("key_value_heads", "head_width", "value_width"):
             if getattr(self, key) < 0:
                 found.append(f"{key} = {getattr(self, key)} must not be negative; 0 takes the default")
-        for key in ("dropout", "attention_dropout", "activation_dropout"):
+        if self.neighbours < 0 or self.neighbours == 1:
+            found.append(f"neighbours = {self.neighbours} must be 0, for none, or at least 2")
+        for key in ("dropout", "attention_dropout", "activation_dropout", "neighbour_dropout"):
             if not 0 <= getattr(self, key) < 1:
                 found.append(f"{key} = {getattr(self, key)} must be from 0 up to, not including, 1")
         return found or self._senseless()

@@ -243,6 +243,8 @@ class Recipe:
             found.append(f"model.architecture = 'recurrent' translates; it can't do task = '{self.task}'")
         if self.train.stop_on == "bleu":
             found.append(f"train.stop_on = 'bleu' is for translation, not for task = '{self.task}'")
+        if self.model.neighbours:
+            found.append("model.neighbours works for task = 'translate' only")
         for key in ("bpe_dropout", "r_drop"):
             if getattr(self.train, key):
                 found.append(f"train.{key} works for task = 'translate' only")

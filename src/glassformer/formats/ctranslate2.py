@@ -112,6 +112,8 @@ def reasons_against(config: ModelConfig) -> list[str]:
         found.append("query_key_norm = true: it does not normalise the queries and keys as we do")
     if config.positions == "alibi":
         found.append("positions = 'alibi': its encoder has none")
+    if config.neighbours:
+        found.append(f"neighbours = {config.neighbours}: it looks tokens up one by one")
     head_width = config.head_width or config.width // config.heads
     if config.value_width not in (0, head_width):
         found.append(f"value_width = {config.value_width}: values must be as wide as keys ({head_width})")

@@ -98,6 +98,7 @@ def _shape_reasons(config: ModelConfig) -> list[str]:
         "score": config.score != "scaled_dot",
         "scale": config.scale != "sqrt",
         "query_key_norm": config.query_key_norm,
+        "neighbours": config.neighbours != 0,
         "key_value_heads": config.key_value_heads not in (0, config.heads),
         "head_width": config.head_width not in (0, head_width) or config.width % config.heads != 0,
         "value_width": config.value_width not in (0, config.head_width or head_width),

@@ -173,8 +173,11 @@ class _Walker:
     def embed(self, embedding: Embedding, ids_BT: Tensor, place: str, letter: str) -> Tensor:
         self.note("ids", place, "text → pieces → ids", f"B {letter}", ids_BT)
         factor = f" · √{embedding.weight_VD.shape[1]}" if embedding.factor != 1 else ""
-        x_BTD = F.embedding(ids_BT, embedding.weight_VD) * embedding.factor
-        self.note("embedding", place, f"E[id]{factor}", f"B {letter} D", x_BTD)
+        x_BTD, looked_up = F.embedding(ids_BT, embedding.weight_VD), "E[id]"
+        if embedding.neighbours is not None:
+            x_BTD, looked_up = x_BTD + embedding.neighbours(ids_BT), "(E[id] + Σₙ G[n-gram])"
+        x_BTD = x_BTD * embedding.factor
+        self.note("embedding", place, f"{looked_up}{factor}", f"B {letter} D", x_BTD)
         if isinstance(embedding.positions, Sinusoidal | Learned):
             equation = "PE(p, 2i) = sin(p / 10000^(2i/d)), PE(p, 2i+1) = cos(p / 10000^(2i/d))"
             if isinstance(embedding.positions, Learned):

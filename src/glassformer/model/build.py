@@ -21,6 +21,7 @@ from glassformer.model.layers import (
     Output,
     embedding_weight,
 )
+from glassformer.model.neighbours import Neighbours
 from glassformer.model.positions import Alibi, Learned, Positions, Rotary, Sinusoidal
 from glassformer.model.recurrent import Recurrent, RecurrentDecoder, RecurrentEncoder, make_context
 from glassformer.model.seq2seq import Seq2Seq
@@ -76,7 +77,9 @@ def _ends(config: ModelConfig, vocabulary: VocabularyConfig) -> tuple[Embedding,
     """Where ids come in on either side, and where logits go out: one matrix, two or three."""
     source_VD, target_VD, output_VD = _embedding_weights(config, vocabulary)
 
-    def embedding(weight_VD: nn.Parameter, pad: int, place: str) -> Embedding:
+    def embedding(
+        weight_VD: nn.Parameter, pad: int, place: str, neighbours: Neighbours | None = None
+    ) -> Embedding:
         return Embedding(
             weight_VD,
             pad,
@@ -84,13 +87,20 @@ def _ends(config: ModelConfig, vocabulary: VocabularyConfig) -> tuple[Embedding,
             config.scale_embeddings,
             config.dropout,
             f"{place}.embedding",
+            neighbours,
         )
 
     return (
-        embedding(source_VD, vocabulary.source_pad, "encoder"),
+        embedding(source_VD, vocabulary.source_pad, "encoder", _neighbours(config, vocabulary.source_pad)),
         embedding(target_VD, vocabulary.target_pad, "decoder"),
         Output(output_VD, config.output_bias, vocabulary.target_pad),
     )
+
+
+def _neighbours(config: ModelConfig, pad: int) -> Neighbours | None:
+    if not config.neighbours:
+        return None
+    return Neighbours(config.neighbour_rows, config.width, config.neighbours, pad, config.neighbour_dropout)
 
 
 def build_reader(task: str, config: ModelConfig, vocabulary: VocabularyConfig) -> Reader:
@@ -98,6 +108,8 @@ def build_reader(task: str, config: ModelConfig, vocabulary: VocabularyConfig) -
     check_model(replace(config, tied="output"), vocabulary)
     if config.architecture != "transformer":
         raise ConfigError(f"task = '{task}' needs model.architecture = 'transformer'")
+    if config.neighbours:
+        raise ConfigError(f"model.neighbours = {config.neighbours} works for task = 'translate' only")
     place, layers = "encoder", config.encoder_layers
     if task == "language_model":
         place, layers = "decoder", config.decoder_layers

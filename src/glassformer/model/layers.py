@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from glassformer.model.neighbours import Neighbours
 from glassformer.model.parts import Dropout, Linear, RMSNorm, linear
 from glassformer.model.positions import Positions
 from glassformer.model.record import tell
@@ -86,15 +87,19 @@ class Embedding(nn.Module):
         scaled: bool,
         dropout: float,
         place: str,
+        neighbours: Neighbours | None = None,
     ) -> None:
         super().__init__()
         self.weight_VD, self.pad, self.place = weight_VD, pad, place
+        self.neighbours = neighbours
         self.positions = positions
         self.factor = math.sqrt(weight_VD.shape[1]) if scaled else 1.0
         self.dropout = Dropout(dropout)
 
     def forward(self, ids_BT: Tensor, places: range) -> Tensor:
         x_BTD = F.embedding(ids_BT, self.weight_VD, padding_idx=self.pad)
+        if self.neighbours is not None:
+            x_BTD = x_BTD + self.neighbours(ids_BT)
         if self.factor != 1.0:
             x_BTD = x_BTD * self.factor
         x_BTD = self.dropout(self.positions.embed(x_BTD, places))

@@ -13,19 +13,29 @@ from torch import Tensor
 
 from glassformer.model.record import watching
 
+MULTIPLE = 32
+"""R is rounded up to this on processors, with padding after all: oneDNN prepares a product anew for every
+number of rows that it has not seen (model/products.py), and that takes as long as it saves"""
+
 
 class Packing:
     """Where the real tokens of a padded batch stand.
 
     >>> packing = Packing(torch.tensor([1, 2]), longest=2)
-    >>> packing.pack(torch.tensor([[[1.0], [0.0]], [[2.0], [3.0]]])).flatten().tolist()
+    >>> packing.pack(torch.tensor([[[1.0], [0.0]], [[2.0], [3.0]]])).flatten().tolist()[:3]
     [1.0, 2.0, 3.0]
     """
 
     def __init__(self, lengths_B: Tensor, longest: int) -> None:
         real_BT = torch.arange(longest, device=lengths_B.device) < lengths_B[:, None]
         self.batch, self.longest = real_BT.shape
-        self.row_R, self.column_R = real_BT.nonzero(as_tuple=True)
+        row_R, column_R = real_BT.nonzero(as_tuple=True)
+        if lengths_B.device.type == "cpu":
+            spare_row, spare_column = (~real_BT).nonzero(as_tuple=True)
+            missing = -len(row_R) % MULTIPLE
+            row_R = torch.cat([row_R, spare_row[:missing]])
+            column_R = torch.cat([column_R, spare_column[:missing]])
+        self.row_R, self.column_R = row_R, column_R
         self._places: dict[int, Tensor] = {}
 
     @classmethod
@@ -36,7 +46,7 @@ class Packing:
         return cls(lengths_B, longest)
 
     def pack(self, x_BTD: Tensor) -> Tensor:
-        """x_RD: the real tokens."""
+        """x_RD: the real tokens, and after them what fills R up."""
         return x_BTD.flatten(0, 1).index_select(0, self._places_in(heads=1))
 
     def unpack(self, x_RD: Tensor) -> Tensor:

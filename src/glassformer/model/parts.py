@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from glassformer.model.products import affine
+
 
 class Linear(nn.Linear):
     """One linear map, or several that read the same input, kept as one matrix: one large product, not many.
@@ -25,6 +27,9 @@ class Linear(nn.Linear):
             nn.init.xavier_uniform_(block, gain)
         if bias:
             nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return affine(x, self.weight, self.bias)
 
 
 def linear(width: int, out: int, bias: bool = True, gain: float = 1.0) -> Linear:

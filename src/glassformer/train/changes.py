@@ -15,7 +15,12 @@ from glassformer.recipe import Recipe
 FREE = {"train.threads", "train.samples", "train.keep_last"}
 # These shape the network: weights that were made for one value are useless for another.
 SHAPE = ("model.", "tokenizer.", "task")
-NOT_SHAPE = {"model.dropout", "model.attention_dropout", "model.activation_dropout"}
+NOT_SHAPE = {
+    "model.dropout",
+    "model.attention_dropout",
+    "model.activation_dropout",
+    "model.neighbour_dropout",
+}
 TEXT = "the training text"
 
 

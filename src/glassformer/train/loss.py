@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from glassformer.model.products import times
+
 
 def smoothed_loss(
     states_ND: Tensor,
@@ -62,14 +64,11 @@ class _ChunkedLoss(torch.autograd.Function):
         weight_sum_D = _sum_without(weight_VD, excluded)
         bias_sum = 0.0 if bias_V is None else _sum_without(bias_V, excluded)
         gradients = _Gradients(states_ND, weight_VD, bias_V) if want_gradients else None
-        buffer_CV = weight_VD.new_empty(min(chunk, max(len(targets_N), 1)), weight_VD.shape[0])
         loss, nll = weight_VD.new_zeros(()), weight_VD.new_zeros(())
         for first in range(0, len(targets_N), chunk):
             rows = slice(first, first + chunk)
             x_CD, y_C1 = states_ND[rows], targets_N[rows, None]
-            logits_CV = torch.mm(x_CD, weight_VD.T, out=buffer_CV[: len(x_CD)])
-            if bias_V is not None:
-                logits_CV += bias_V
+            logits_CV = times(x_CD, weight_VD, bias_V)
             if excluded is not None:
                 logits_CV[:, excluded] = -torch.inf
             right_C1, highest_C = logits_CV.gather(1, y_C1), logits_CV.amax(1)
@@ -83,6 +82,7 @@ class _ChunkedLoss(torch.autograd.Function):
             if gradients is not None:
                 probs_CV.scatter_add_(1, y_C1, probs_CV.new_full(y_C1.shape, smoothing - 1))
                 gradients.add(rows, x_CD, probs_CV)
+            del logits_CV, probs_CV  # the next chunk takes the same memory, which the cache still holds
         if gradients is not None:
             gradients.finish(smoothing / classes, weight_sum_D, excluded)
             ctx.gradients = gradients
@@ -104,7 +104,7 @@ class _Gradients:
         self.of_bias_V = None if bias_V is None else torch.zeros_like(bias_V)
 
     def add(self, rows: slice, x_CD: Tensor, difference_CV: Tensor) -> None:
-        torch.mm(difference_CV, self.weight_VD, out=self.of_states_ND[rows])
+        self.of_states_ND[rows] = times(difference_CV, self.weight_VD.T)
         self.of_weight_VD.addmm_(difference_CV.T, x_CD)
         if self.of_bias_V is not None:
             self.of_bias_V += difference_CV.sum(0)

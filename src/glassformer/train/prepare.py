@@ -39,7 +39,7 @@ from glassformer.train.feed import Batches, Feed
 from glassformer.weights import atomic_directory
 
 FINGERPRINT = "made-from.txt"
-DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
+DROPOUTS = ("dropout", "attention_dropout", "activation_dropout", "neighbour_dropout")
 """settings of the model that may change after its birth"""
 
 Say = Callable[[str], None]

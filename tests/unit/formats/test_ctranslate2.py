@@ -102,11 +102,17 @@ def test_a_failed_conversion_leaves_nothing(cache: Path, monkeypatch: pytest.Mon
 
 def test_all_reasons_against(tmp_path: Path) -> None:
     bundle = make_bundle(
-        positions="alibi", query_key_norm=True, head_width=16, value_width=4, score="bilinear"
+        positions="alibi",
+        query_key_norm=True,
+        head_width=16,
+        value_width=4,
+        score="bilinear",
+        neighbours=2,
+        neighbour_rows=10,
     )
     with pytest.raises(FormatError, match="keep it as a bundle") as caught:
         converter.export_bundle(bundle, tmp_path / "out")
-    assert len(caught.value.reasons) == 4
+    assert len(caught.value.reasons) == 5
     assert not (tmp_path / "out").exists()
     engine, why = Translator(bundle).engine_for()
     assert engine.name == "torch"

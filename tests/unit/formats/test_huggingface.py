@@ -287,10 +287,12 @@ def test_all_reasons_against_an_export_and_the_nearest_format(tmp_path: Path) ->
     assert [reason.split(" = ")[0] for reason in caught.value.reasons] == [
         "norm_kind", "activation", "positions", "scale", "key_value_heads",
     ]  # fmt: skip
-    bundle = make_bundle(positions="alibi", query_key_norm=True, head_width=16, value_width=4)
+    bundle = make_bundle(
+        positions="alibi", query_key_norm=True, head_width=16, value_width=4, neighbours=2, neighbour_rows=10
+    )
     with pytest.raises(FormatError, match="keep the bundle") as caught:
         huggingface.export_bundle(bundle, tmp_path / "out")
-    assert len(caught.value.reasons) == 4
+    assert len(caught.value.reasons) == 5
 
 
 def test_vocabularies_that_do_not_fit(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ VALUES: dict[str, list[object]] = {
     "attention_bias": [True, False],
     "output_bias": [False, True],
     "scale_embeddings": [True, False],
+    "neighbours": [0, 3],
 }
 SHAPE = {
     "encoder_layers": 1,
@@ -41,6 +42,7 @@ SHAPE = {
     "feed_forward": 32,
     "heads": 4,
     "max_length": 32,
+    "neighbour_rows": 50,
 }
 
 
@@ -153,6 +155,6 @@ def test_only_known_contradictions_are_left_out() -> None:
 
 def test_the_grid_knows_every_choice() -> None:
     """A new field of ModelConfig must be put into the grid, or named here as a mere size."""
-    sizes = {*SHAPE, "dropout", "attention_dropout", "activation_dropout", "patch"}
+    sizes = {*SHAPE, "dropout", "attention_dropout", "activation_dropout", "neighbour_dropout", "patch"}
     elsewhere = {"architecture", "recurrent_attention"}  # test_recurrent.py
     assert {field.name for field in dataclasses.fields(ModelConfig)} == sizes | set(VALUES) | elsewhere

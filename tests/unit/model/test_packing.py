@@ -29,7 +29,14 @@ NETWORK = {
     "heads": 4,
     "dropout": 0.0,
     "attention_dropout": 0.0,
+    "neighbour_dropout": 0.0,
 }
+
+
+@pytest.fixture
+def exactly_the_real_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No padding to fill the rows up."""
+    monkeypatch.setattr("glassformer.model.packing.MULTIPLE", 1)
 
 
 def make_model(**changes: Any) -> Transformer:
@@ -48,12 +55,28 @@ def loss_and_gradients(objective: nn.Module, batch: Batch) -> list[Tensor]:
     return [losses.loss_sum, losses.nll_sum, *gradients]
 
 
+@pytest.mark.usefixtures("exactly_the_real_tokens")
 def test_packed_and_unpacked_again() -> None:
     x_BTD = torch.randn(3, 5, 8)
     packing = Packing(LENGTHS_B, 5)
     x_RD = packing.pack(x_BTD)
     assert torch.equal(x_RD, x_BTD[REAL_BT])
     assert torch.equal(packing.unpack(x_RD), x_BTD * REAL_BT[..., None])
+
+
+@pytest.mark.parametrize(
+    ("lengths", "longest", "rows"), [([40, 30], 40, 80), ([40, 20], 40, 64), ([9, 3], 9, 18)]
+)
+def test_rows_come_in_multiples_as_far_as_there_is_padding(
+    lengths: list[int], longest: int, rows: int
+) -> None:
+    x_BTD = torch.randn(2, longest, 8)
+    packing = Packing(torch.tensor(lengths), longest)
+    x_RD = packing.pack(x_BTD)
+    assert len(x_RD) == rows
+    assert len(set(zip(packing.row_R.tolist(), packing.column_R.tolist(), strict=True))) == rows  # none twice
+    for row, length in enumerate(lengths):
+        assert torch.equal(packing.unpack(x_RD)[row, :length], x_BTD[row, :length])
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
@@ -65,6 +88,7 @@ def test_heads_are_split_and_merged_as_in_the_rectangle(heads: int) -> None:
     assert torch.equal(packing.merge_heads(split_BHTK), packing.pack(x_BTD))
 
 
+@pytest.mark.usefixtures("exactly_the_real_tokens")
 def test_gradients_of_padding_are_zero() -> None:
     x_BTD = torch.randn(3, 5, 8, requires_grad=True)
     packing = Packing(LENGTHS_B, 5)
@@ -97,10 +121,15 @@ def test_only_where_it_saves_something_and_nobody_watches() -> None:
         {"score": "additive"},
         {"score": "bilinear"},
         {"score": "projected"},
+        {"neighbours": 3},
     ],
     ids=lambda changes: ",".join(f"{key}={value}" for key, value in changes.items()) or "paper",
 )
-def test_a_model_learns_the_same_without_padding(changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("multiple", [1, 8])
+def test_a_model_learns_the_same_without_padding(
+    changes: dict[str, Any], multiple: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glassformer.model.packing.MULTIPLE", multiple)
     objective = TranslationObjective(make_model(**changes), smoothing=0.1).train()
     batch = make_batch()
     packed = loss_and_gradients(objective, batch)
@@ -125,6 +154,7 @@ def test_the_family_learns_the_same_without_padding(task: str) -> None:
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.usefixtures("exactly_the_real_tokens")
 def test_training_leaves_padding_out_and_everything_else_does_not() -> None:
     model, batch = make_model(), make_batch()
     seen: dict[str, tuple[int, ...]] = {}
