@@ -19,7 +19,8 @@ ORDER = """
     text/mapped text/tokenizer text/words text/pairs text/dates text/packages text/sources text/corpus
     data/__init__ data/batch data/store
     model/__init__ model/record model/silence model/packing model/state model/products
-    model/parts model/neighbours model/positions model/scores model/attention model/layers model/stacks model/families model/masks
+    model/parts model/neighbours model/positions model/scores model/attention model/layers model/stacks
+    model/families model/masks
     model/seq2seq model/transformer
     model/recurrent
     model/vectors

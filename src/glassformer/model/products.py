@@ -61,7 +61,7 @@ def _suits(x: Tensor) -> bool:
         and x.device.type == "cpu"
         and x.dim() > 1
         and x.numel() > 0
-        and torch.backends.mkldnn.enabled
+        and bool(torch.backends.mkldnn.enabled)
         and _has_onednn()
     )
 
