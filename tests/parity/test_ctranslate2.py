@@ -221,13 +221,8 @@ def test_a_trained_model_on_a_thousand_real_sentences(shared_data: Path, tmp_pat
     same = sum(a == b for a, b in zip(ours, rounded, strict=True))
     print(f"BLEU {scores[0]:.2f} in float32, {scores[1]:.2f} in int8, {same} of 1000 the same\n{proof}")  # noqa: T201
     assert scores[0] > 5
-    if multiplies_int8():
+    if converter.multiplies_int8():
         assert abs(scores[0] - scores[1]) < 0.5
         assert same > 700
     else:  # such processors round much more coarsely: docs/ENGINES.md
         assert scores[1] > 0.8 * scores[0]
-
-
-def multiplies_int8() -> bool:
-    has = torch.cpu.get_capabilities()
-    return any(has.get(name, False) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))

@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -51,6 +52,10 @@ LEAST_SHARE = 64
 """tokens: batches smaller than this are not made smaller still to keep another worker busy"""
 KEPT = 8
 """converted models in the cache, at most"""
+COARSE = (
+    "this processor has no instructions for int8: translations are rounded more coarsely here than elsewhere "
+    "(docs/ENGINES.md); float32 is exact"
+)
 
 
 def export_bundle(
@@ -98,7 +103,7 @@ def write_proved(
         f"{quantization}: {rounded.agree} of {rounded.sentences} translations stay the same, "
         f"logits move by up to {rounded.difference:.1e}"
     )
-    return replace(proof, remarks=(*proof.remarks, remark))
+    return replace(proof, remarks=(*proof.remarks, remark, *([] if multiplies_int8() else [COARSE])))
 
 
 def reasons_against(config: ModelConfig) -> list[str]:
@@ -118,6 +123,12 @@ def reasons_against(config: ModelConfig) -> list[str]:
     if config.value_width not in (0, head_width):
         found.append(f"value_width = {config.value_width}: values must be as wide as keys ({head_width})")
     return found
+
+
+def multiplies_int8() -> bool:
+    """This processor has instructions for it."""
+    has = torch.cpu.get_capabilities()
+    return any(has.get(name, False) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))
 
 
 def refuse(bundle: Bundle) -> None:
@@ -206,6 +217,8 @@ def load_engine(
     """
     require_ctranslate2("engine ctranslate2")
     refuse(bundle)
+    if quantization == "int8" and not multiplies_int8():
+        warnings.warn(COARSE, stacklevel=2)
     device = bundle.model.output_weight.device
     if device.type != "cpu":
         raise FormatError(f"engine ctranslate2 runs on the processor, but this model is on {device}")

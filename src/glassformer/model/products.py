@@ -1,8 +1,8 @@
 """Matrix products of training on a processor, by the faster of the two libraries that torch brings.
 
 torch multiplies float32 matrices with MKL. oneDNN, which it carries for convolutions and half precision,
-multiplies the shapes of a Transformer faster, forwards and back to the input (`benchmarks.techniques`); the
-gradient of a weight stays with MKL, which is faster there. `torch.backends.mkldnn.flags(enabled=False)`
+multiplies the shapes of a Transformer faster, forwards and back to the input (`benchmarks.techniques`); most
+gradients of weights stay with MKL, which is faster there. `torch.backends.mkldnn.flags(enabled=False)`
 brings MKL back everywhere.
 """
 
@@ -50,9 +50,15 @@ class _Affine(torch.autograd.Function):
         of_out_NO = of_out.flatten(0, -2)
         return (
             times(of_out, weight_OD.T) if for_x else None,
-            of_out_NO.T @ x.flatten(0, -2) if for_weight else None,
+            _of_weight(of_out_NO, x.flatten(0, -2)) if for_weight else None,
             of_out_NO.sum(0) if for_bias else None,
         )
+
+
+def _of_weight(of_out_NO: Tensor, x_ND: Tensor) -> Tensor:
+    """Both matrices stand the wrong way round for this product: oneDNN minds less where few rows come out."""
+    narrows = of_out_NO.shape[1] < x_ND.shape[1]
+    return times(of_out_NO.T, x_ND.T) if narrows else of_out_NO.T @ x_ND
 
 
 def _suits(x: Tensor) -> bool:

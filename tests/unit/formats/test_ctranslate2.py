@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -143,3 +144,16 @@ def test_nothing_in_nothing_out() -> None:
     assert engine.translate_ids([], SearchOptions(), max_lengths=[]) == []
     [[one]] = engine.translate_ids([[]], SearchOptions(), max_lengths=[9])
     assert (one.tokens, one.finished, one.log_prob) == ([], True, 0.0)
+
+
+def test_a_processor_without_int8_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True})
+    with pytest.warns(UserWarning, match="no instructions for int8"):
+        converter.load_engine(make_bundle(), threads=1, quantization="int8")
+    proof = converter.export_bundle(make_bundle(), tmp_path / "out", "int8")
+    assert "no instructions for int8" in str(proof)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx_vnni": True})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        converter.load_engine(make_bundle(), threads=1, quantization="int8")
+    assert "no instructions" not in str(converter.export_bundle(make_bundle(), tmp_path / "other", "int8"))
