@@ -29,14 +29,11 @@ class Packing:
     def __init__(self, lengths_B: Tensor, longest: int) -> None:
         real_BT = torch.arange(longest, device=lengths_B.device) < lengths_B[:, None]
         self.batch, self.longest = real_BT.shape
-        row_R, column_R = real_BT.nonzero(as_tuple=True)
-        if lengths_B.device.type == "cpu":
-            spare_row, spare_column = (~real_BT).nonzero(as_tuple=True)
-            missing = -len(row_R) % MULTIPLE
-            row_R = torch.cat([row_R, spare_row[:missing]])
-            column_R = torch.cat([column_R, spare_column[:missing]])
-        self.row_R, self.column_R = row_R, column_R
-        self._places: dict[int, Tensor] = {}
+        real_R2, padding_P2 = real_BT.nonzero(), (~real_BT).nonzero()
+        spare = -len(real_R2) % MULTIPLE if lengths_B.device.type == "cpu" else 0
+        self.kept_R2 = torch.cat([real_R2, padding_P2[:spare]])
+        self.left_out_P2 = padding_P2[spare:]
+        self._places: dict[int, tuple[Tensor, Tensor]] = {}
 
     @classmethod
     def in_training(cls, training: bool, lengths_B: Tensor | None, longest: int) -> Packing | None:
@@ -47,28 +44,34 @@ class Packing:
 
     def pack(self, x_BTD: Tensor) -> Tensor:
         """x_RD: the real tokens, and after them what fills R up."""
-        return x_BTD.flatten(0, 1).index_select(0, self._places_in(heads=1))
+        kept_R, _ = self._places_in(heads=1)
+        return x_BTD.flatten(0, 1).index_select(0, kept_R)
 
     def unpack(self, x_RD: Tensor) -> Tensor:
-        """x_BTD, with zeros for padding."""
+        """x_BTD, with zeros for what was left out."""
         return self.split_heads(x_RD, heads=1)[:, 0]
 
     def split_heads(self, x_RX: Tensor, heads: int) -> Tensor:
-        """x_BHTK: each head of each token at its place, and zeros for padding."""
+        """x_BHTK: each head of each token at its place, and zeros for what was left out."""
         heads_of_tokens = x_RX.unflatten(-1, (heads, -1)).flatten(0, 1)
-        everywhere = x_RX.new_zeros(self.batch * heads * self.longest, heads_of_tokens.shape[-1])
-        everywhere.index_copy_(0, self._places_in(heads), heads_of_tokens)
+        everywhere = x_RX.new_empty(self.batch * heads * self.longest, heads_of_tokens.shape[-1])
+        kept, left_out = self._places_in(heads)
+        everywhere.index_fill_(0, left_out, 0.0)
+        everywhere.index_copy_(0, kept, heads_of_tokens)
         return everywhere.view(self.batch, heads, self.longest, -1)
 
     def merge_heads(self, x_BHTK: Tensor) -> Tensor:
         """The way back, x_RX."""
-        heads = x_BHTK.shape[1]
-        return x_BHTK.flatten(0, 2).index_select(0, self._places_in(heads)).view(len(self.row_R), -1)
+        kept, _ = self._places_in(heads=x_BHTK.shape[1])
+        return x_BHTK.flatten(0, 2).index_select(0, kept).view(len(self.kept_R2), -1)
 
-    def _places_in(self, heads: int) -> Tensor:
-        """Where head h of token r stands in a rectangle B H T that is written as one long list."""
+    def _places_in(self, heads: int) -> tuple[Tensor, Tensor]:
+        """Where the heads of what is kept, and of what is left out, stand in a list of B · H · T rows."""
         if heads not in self._places:
-            number_H = torch.arange(heads, device=self.row_R.device)
-            list_RH = (self.row_R[:, None] * heads + number_H) * self.longest + self.column_R[:, None]
-            self._places[heads] = list_RH.flatten()
+            self._places[heads] = self._list(self.kept_R2, heads), self._list(self.left_out_P2, heads)
         return self._places[heads]
+
+    def _list(self, place_R2: Tensor, heads: int) -> Tensor:
+        row_R1, column_R1 = place_R2.split(1, dim=1)
+        number_H = torch.arange(heads, device=place_R2.device)
+        return ((row_R1 * heads + number_H) * self.longest + column_R1).flatten()

@@ -74,7 +74,8 @@ def test_rows_come_in_multiples_as_far_as_there_is_padding(
     packing = Packing(torch.tensor(lengths), longest)
     x_RD = packing.pack(x_BTD)
     assert len(x_RD) == rows
-    assert len(set(zip(packing.row_R.tolist(), packing.column_R.tolist(), strict=True))) == rows  # none twice
+    assert len({tuple(place) for place in packing.kept_R2.tolist()}) == rows  # none twice
+    assert len(packing.kept_R2) + len(packing.left_out_P2) == 2 * longest
     for row, length in enumerate(lengths):
         assert torch.equal(packing.unpack(x_RD)[row, :length], x_BTD[row, :length])
 
