@@ -18,7 +18,7 @@ ORDER = """
     text/__init__ text/lines text/hashes text/sentences text/token text/merges text/pieces text/entries
     text/mapped text/tokenizer text/words text/pairs text/dates text/packages text/sources text/corpus
     data/__init__ data/batch data/store
-    model/__init__ model/record model/silence model/packing model/state model/products
+    model/__init__ model/record model/silence model/products model/packing model/state
     model/parts model/neighbours model/positions model/scores model/attention model/layers model/stacks
     model/families model/masks
     model/seq2seq model/transformer

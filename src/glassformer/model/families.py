@@ -63,8 +63,8 @@ class Reader(nn.Module):
 
         Whoever says where padding begins gets anything there.
         """
-        packing = Packing.in_training(self.training, lengths_B, ids_BT.shape[1])
         x_BTD = self.embedding(ids_BT, range(ids_BT.shape[1]))
+        packing = Packing.in_training(self.training, lengths_B, *x_BTD.shape[1:])
         return self.encoder(x_BTD, may_attend, causal=causal, packing=packing)
 
     @property

@@ -11,36 +11,40 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from glassformer.model.products import LARGE
 from glassformer.model.record import watching
 
 MULTIPLE = 32
-"""R is rounded up to this on processors, with padding after all: oneDNN prepares a product anew for every
-number of rows that it has not seen (model/products.py), and that takes as long as it saves"""
+"""R is rounded up to this in wide models on processors, with padding after all: oneDNN prepares a product
+anew for every number of rows that it has not seen (model/products.py)"""
 
 
 class Packing:
     """Where the real tokens of a padded batch stand.
 
     >>> packing = Packing(torch.tensor([1, 2]), longest=2)
-    >>> packing.pack(torch.tensor([[[1.0], [0.0]], [[2.0], [3.0]]])).flatten().tolist()[:3]
+    >>> packing.pack(torch.tensor([[[1.0], [0.0]], [[2.0], [3.0]]])).flatten().tolist()
     [1.0, 2.0, 3.0]
     """
 
-    def __init__(self, lengths_B: Tensor, longest: int) -> None:
+    def __init__(self, lengths_B: Tensor, longest: int, width: int = 0) -> None:
         real_BT = torch.arange(longest, device=lengths_B.device) < lengths_B[:, None]
         self.batch, self.longest = real_BT.shape
         real_R2, padding_P2 = real_BT.nonzero(), (~real_BT).nonzero()
-        spare = -len(real_R2) % MULTIPLE if lengths_B.device.type == "cpu" else 0
+        rounded = width * width >= LARGE and lengths_B.device.type == "cpu"
+        spare = -len(real_R2) % MULTIPLE if rounded else 0
         self.kept_R2 = torch.cat([real_R2, padding_P2[:spare]])
         self.left_out_P2 = padding_P2[spare:]
         self._places: dict[int, tuple[Tensor, Tensor]] = {}
 
     @classmethod
-    def in_training(cls, training: bool, lengths_B: Tensor | None, longest: int) -> Packing | None:
+    def in_training(
+        cls, training: bool, lengths_B: Tensor | None, longest: int, width: int = 0
+    ) -> Packing | None:
         """None, and so the rectangle, where nothing is saved or somebody wants to see it whole."""
         if not training or lengths_B is None or watching() or bool((lengths_B >= longest).all()):
             return None
-        return cls(lengths_B, longest)
+        return cls(lengths_B, longest, width)
 
     def pack(self, x_BTD: Tensor) -> Tensor:
         """x_RD: the real tokens, and after them what fills R up."""

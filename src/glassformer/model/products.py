@@ -4,6 +4,9 @@ torch multiplies float32 matrices with MKL. oneDNN, which it carries for convolu
 multiplies the shapes of a Transformer faster, forwards and back to the input (`benchmarks.techniques`); most
 gradients of weights stay with MKL, which is faster there. `torch.backends.mkldnn.flags(enabled=False)`
 brings MKL back everywhere.
+
+oneDNN prepares a product for each new number of rows, which takes a millisecond and keeps a megabyte: only
+large matrices are worth that, and they get round numbers of rows (`model/packing.py`).
 """
 
 from __future__ import annotations
@@ -14,10 +17,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+LARGE = 512 * 512
+"""numbers in a matrix from which on oneDNN gains more than preparing costs"""
+
 
 def affine(x: Tensor, weight_OD: Tensor, bias_O: Tensor | None) -> Tensor:
     """x · Wᵀ + b, whatever axes x has before its last: `F.linear`, and that itself where nobody learns."""
-    if torch.is_grad_enabled() and _suits(x) and not torch.is_autocast_enabled("cpu"):
+    large = weight_OD.numel() >= LARGE
+    if large and torch.is_grad_enabled() and _suits(x) and not torch.is_autocast_enabled("cpu"):
         out: Tensor = _Affine.apply(x, weight_OD, bias_O)
         return out
     return F.linear(x, weight_OD, bias_O)

@@ -42,14 +42,14 @@ class Transformer(Seq2Seq):
     def encode(self, source_BS: Tensor, lengths_B: Tensor) -> Memory:
         """Read the sources. Padding stands on the right; `lengths_B` says where it begins."""
         may_attend = may_attend_lengths(lengths_B, source_BS.shape[1])
-        packing = Packing.in_training(self.training, lengths_B, source_BS.shape[1])
         x_BSD = self.source_embedding(source_BS, range(source_BS.shape[1]))
+        packing = Packing.in_training(self.training, lengths_B, *x_BSD.shape[1:])
         return Memory(self.encoder(x_BSD, may_attend, packing=packing), lengths_B, packing)
 
     def states(self, memory: Memory, target_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """states_BTD after each token of the target, which begins with the start symbol."""
         x_BTD = self.target_embedding(target_BT, range(target_BT.shape[1]))
-        return self.decoder(x_BTD, memory, Packing.in_training(self.training, lengths_B, target_BT.shape[1]))
+        return self.decoder(x_BTD, memory, Packing.in_training(self.training, lengths_B, *x_BTD.shape[1:]))
 
     def decode(self, memory: Memory, target_BT: Tensor) -> Tensor:
         """logits_BTV of the token that follows each token of the target."""

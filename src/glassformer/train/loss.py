@@ -63,12 +63,14 @@ class _ChunkedLoss(torch.autograd.Function):
         # Σₖ logitₖ of a row is its state times the sum of all weight rows: no pass over the vocabulary.
         weight_sum_D = _sum_without(weight_VD, excluded)
         bias_sum = 0.0 if bias_V is None else _sum_without(bias_V, excluded)
-        gradients = _Gradients(states_ND, weight_VD, bias_V) if want_gradients else None
+        gradients = _Gradients(states_ND, weight_VD, bias_V, chunk) if want_gradients else None
         loss, nll = weight_VD.new_zeros(()), weight_VD.new_zeros(())
         for first in range(0, len(targets_N), chunk):
             rows = slice(first, first + chunk)
             x_CD, y_C1 = states_ND[rows], targets_N[rows, None]
-            logits_CV = times(x_CD, weight_VD, bias_V)
+            # Whole chunks are worth preparing for (model/products.py); what is left at the end is not.
+            multiply = times if len(x_CD) == chunk else F.linear
+            logits_CV = multiply(x_CD, weight_VD, bias_V)
             if excluded is not None:
                 logits_CV[:, excluded] = -torch.inf
             right_C1, highest_C = logits_CV.gather(1, y_C1), logits_CV.amax(1)
@@ -97,14 +99,15 @@ class _ChunkedLoss(torch.autograd.Function):
 class _Gradients:
     """∂loss/∂states, ∂loss/∂weight and ∂loss/∂bias, gathered chunk by chunk from softmax minus target."""
 
-    def __init__(self, states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> None:
-        self.states_ND, self.weight_VD = states_ND, weight_VD
+    def __init__(self, states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, chunk: int) -> None:
+        self.states_ND, self.weight_VD, self.chunk = states_ND, weight_VD, chunk
         self.of_states_ND = torch.empty_like(states_ND)
         self.of_weight_VD = torch.zeros_like(weight_VD)
         self.of_bias_V = None if bias_V is None else torch.zeros_like(bias_V)
 
     def add(self, rows: slice, x_CD: Tensor, difference_CV: Tensor) -> None:
-        self.of_states_ND[rows] = times(difference_CV, self.weight_VD.T)
+        multiply = times if len(x_CD) == self.chunk else F.linear
+        self.of_states_ND[rows] = multiply(difference_CV, self.weight_VD.T)
         self.of_weight_VD.addmm_(difference_CV.T, x_CD)
         if self.of_bias_V is not None:
             self.of_bias_V += difference_CV.sum(0)

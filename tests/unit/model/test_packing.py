@@ -33,12 +33,6 @@ NETWORK = {
 }
 
 
-@pytest.fixture
-def exactly_the_real_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No padding to fill the rows up."""
-    monkeypatch.setattr("glassformer.model.packing.MULTIPLE", 1)
-
-
 def make_model(**changes: Any) -> Transformer:
     torch.manual_seed(1)
     return build_model(ModelConfig(**{**NETWORK, **changes}), TEXT).double()
@@ -55,7 +49,6 @@ def loss_and_gradients(objective: nn.Module, batch: Batch) -> list[Tensor]:
     return [losses.loss_sum, losses.nll_sum, *gradients]
 
 
-@pytest.mark.usefixtures("exactly_the_real_tokens")
 def test_packed_and_unpacked_again() -> None:
     x_BTD = torch.randn(3, 5, 8)
     packing = Packing(LENGTHS_B, 5)
@@ -71,7 +64,7 @@ def test_rows_come_in_multiples_as_far_as_there_is_padding(
     lengths: list[int], longest: int, rows: int
 ) -> None:
     x_BTD = torch.randn(2, longest, 8)
-    packing = Packing(torch.tensor(lengths), longest)
+    packing = Packing(torch.tensor(lengths), longest, width=512)
     x_RD = packing.pack(x_BTD)
     assert len(x_RD) == rows
     assert len({tuple(place) for place in packing.kept_R2.tolist()}) == rows  # none twice
@@ -89,7 +82,6 @@ def test_heads_are_split_and_merged_as_in_the_rectangle(heads: int) -> None:
     assert torch.equal(packing.merge_heads(split_BHTK), packing.pack(x_BTD))
 
 
-@pytest.mark.usefixtures("exactly_the_real_tokens")
 def test_gradients_of_padding_are_zero() -> None:
     x_BTD = torch.randn(3, 5, 8, requires_grad=True)
     packing = Packing(LENGTHS_B, 5)
@@ -126,11 +118,13 @@ def test_only_where_it_saves_something_and_nobody_watches() -> None:
     ],
     ids=lambda changes: ",".join(f"{key}={value}" for key, value in changes.items()) or "paper",
 )
-@pytest.mark.parametrize("multiple", [1, 8])
+@pytest.mark.parametrize("rounded", [False, True])
 def test_a_model_learns_the_same_without_padding(
-    changes: dict[str, Any], multiple: int, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], rounded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("glassformer.model.packing.MULTIPLE", multiple)
+    if rounded:  # as in wide models
+        monkeypatch.setattr("glassformer.model.packing.LARGE", 0)
+        monkeypatch.setattr("glassformer.model.packing.MULTIPLE", 8)
     objective = TranslationObjective(make_model(**changes), smoothing=0.1).train()
     batch = make_batch()
     packed = loss_and_gradients(objective, batch)
@@ -155,7 +149,6 @@ def test_the_family_learns_the_same_without_padding(task: str) -> None:
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.usefixtures("exactly_the_real_tokens")
 def test_training_leaves_padding_out_and_everything_else_does_not() -> None:
     model, batch = make_model(), make_batch()
     seen: dict[str, tuple[int, ...]] = {}

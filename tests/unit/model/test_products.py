@@ -10,6 +10,12 @@ from glassformer.model import products
 from glassformer.model.parts import linear
 from glassformer.model.products import affine, times
 
+
+@pytest.fixture(autouse=True)
+def small_is_large_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "LARGE", 0)
+
+
 has_onednn = pytest.mark.skipif(not products._has_onednn(), reason="this build of torch has no oneDNN")
 
 
@@ -68,6 +74,17 @@ def test_training_in_float32_takes_it_and_nothing_else_does(monkeypatch: pytest.
     with torch.backends.mkldnn.flags(enabled=False, allow_tf32=None):
         layer.float()(x_ND)
     assert len(calls) == 1
+
+
+@has_onednn
+def test_small_matrices_are_not_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    calls = []
+    monkeypatch.setattr(products, "times", lambda *given: calls.append(given) or F.linear(*given))
+    linear(511, 512)(torch.randn(3, 511))
+    assert not calls
+    linear(512, 512)(torch.randn(3, 512))
+    assert calls
 
 
 def test_no_rows_and_one_vector() -> None:
