@@ -178,7 +178,7 @@ class OurInt8(OurTorch):
     """The same with weights of 8 bits."""
 
     def open(self) -> None:
-        from glassformer.formats.ctranslate2 import load_engine
+        from glassformer.formats.ctranslate2_engine import load_engine
         from glassformer.translate import Translator
 
         self.translator = Translator(self.bundle, engine="torch")

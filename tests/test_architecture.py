@@ -31,8 +31,8 @@ ORDER = """
     search/__init__ search/scoring search/repeats search/greedy search/sample search/beam
     weights bundle workers engine
     formats/__init__ formats/proof formats/names formats/huggingface_files formats/huggingface_weights
-    formats/huggingface_reading formats/ctranslate2_weights formats/ctranslate2 formats/huggingface
-    formats/argos
+    formats/huggingface_reading formats/ctranslate2_weights formats/ctranslate2 formats/ctranslate2_engine
+    formats/huggingface formats/argos
     translation options translate metrics evaluate generate label fill
     train/__init__ train/loss train/objective train/precision train/muon train/optim train/feed
     train/family_feed train/distributed train/checkpoint

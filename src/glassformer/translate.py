@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Unpack, get_args, overload
 
@@ -336,13 +336,10 @@ def _make_engine(wanted: EngineName, bundle: Bundle, own: TorchEngine, workers: 
         if wanted != "auto":
             raise RequestError(f"engine {wanted} can't do this: it takes a single model; use engine torch")
         return own, "several models answer together, which only our own search can do"
-    rounded = {"quantization": "int8"} if wanted == "ctranslate2-int8" else {}
     try:
-        module = importlib.import_module("glassformer.formats.ctranslate2")
-        make: Callable[..., Engine] | None = getattr(module, "load_engine", None)
-        if make is None:
-            raise FormatError("this version has no engine for ctranslate2")
-        engine = make(bundle, threads=workers, **rounded)
+        from glassformer.formats.ctranslate2_engine import load_engine
+
+        engine = load_engine(bundle, workers, "int8" if wanted == "ctranslate2-int8" else "float32")
     except (FormatError, MissingExtraError) as error:
         if wanted != "auto":
             raise

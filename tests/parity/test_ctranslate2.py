@@ -11,6 +11,7 @@ import torch
 from glassformer.bundle import Bundle, weights_of
 from glassformer.engine import TorchEngine
 from glassformer.formats import ctranslate2 as converter
+from glassformer.formats import ctranslate2_engine as runner
 from glassformer.formats import huggingface
 from glassformer.search.scoring import Hypothesis, SearchOptions
 from glassformer.text.lines import read_lines
@@ -62,7 +63,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def both(bundle: Bundle, sources: list[list[int]], max_lengths: list[int], **search: Any) -> tuple[Any, Any]:
     options = SearchOptions(**search)
-    engine = converter.load_engine(bundle, threads=1)
+    engine = runner.load_engine(bundle, threads=1)
     assert engine.refuses(options) == ""
     ours = TorchEngine(bundle.model).translate_ids(sources, options, max_lengths=max_lengths)
     return ours, engine.translate_ids(sources, options, max_lengths=max_lengths)
@@ -129,7 +130,7 @@ def test_forced_prefixes_are_searched_by_our_own_engine() -> None:
     sources = some_sources(bundle.config.vocabulary.source_size, count=12)[1:]
     more = {"max_lengths": [20] * 11, "prefixes": [[5, 6]] * 11}
     ours = TorchEngine(bundle.model).translate_ids(sources, SearchOptions(), **more)
-    theirs = converter.load_engine(bundle, threads=1).translate_ids(sources, SearchOptions(), **more)
+    theirs = runner.load_engine(bundle, threads=1).translate_ids(sources, SearchOptions(), **more)
     assert ours == theirs
 
 
@@ -144,7 +145,7 @@ def test_forced_prefixes_are_searched_by_our_own_engine() -> None:
     ],
 )
 def test_what_it_would_do_differently_is_refused(search: dict[str, Any]) -> None:
-    engine = converter.load_engine(make_bundle(), threads=1)
+    engine = runner.load_engine(make_bundle(), threads=1)
     assert engine.refuses(SearchOptions(**search))
 
 
@@ -215,7 +216,7 @@ def test_a_trained_model_on_a_thousand_real_sentences(shared_data: Path, tmp_pat
     exact = [one.text for one in Translator(bundle, engine="ctranslate2").translate(lines)]
     assert sum(a == b for a, b in zip(ours, exact, strict=True)) == 1000
     translator = Translator(bundle, engine="torch")
-    translator._engine = converter.load_engine(bundle, threads=1, quantization="int8")
+    translator._engine = runner.load_engine(bundle, threads=1, quantization="int8")
     rounded = [one.text for one in translator.translate(lines)]
     scores = [sacrebleu.corpus_bleu(said, [references]).score for said in (ours, rounded)]
     same = sum(a == b for a, b in zip(ours, rounded, strict=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -239,12 +238,7 @@ def test_engines_are_chosen_and_say_why(translator: Translator, monkeypatch: pyt
         def refuses(self, options: SearchOptions) -> str:
             return "it can't sample" if options.sampling else ""
 
-    def load_engine(bundle: Bundle, threads: int) -> Fast:
-        return Fast()
-
-    monkeypatch.setattr(
-        module.importlib, "import_module", lambda name: SimpleNamespace(load_engine=load_engine)
-    )
+    monkeypatch.setattr("glassformer.formats.ctranslate2_engine.load_engine", lambda *_: Fast())
     chosen = Translator(translator.bundle, engine="auto")
     assert (chosen.engine_for()[0].name, chosen.engine_for()[1]) == ("fast", "the fastest that is installed")
     assert chosen.engine_for(sampling=True)[0].name == "torch"

@@ -13,6 +13,7 @@ import torch
 from glassformer.bundle import Bundle
 from glassformer.errors import FormatError, MissingExtraError
 from glassformer.formats import ctranslate2 as converter
+from glassformer.formats import ctranslate2_engine as runner
 from glassformer.translate import Translator
 from tests.foreign import make_bundle
 
@@ -34,36 +35,36 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(quantization)
         return real(bundle, directory, quantization, **more)
 
-    monkeypatch.setattr(converter, "write_proved", write)
+    monkeypatch.setattr(runner, "write_proved", write)
     return found
 
 
 def test_a_bundle_is_converted_once(cache: Path, counted: list[str]) -> None:
-    place = converter.cached(make_bundle())
+    place = runner.cached(make_bundle())
     assert place.parent == cache
-    assert converter.cached(make_bundle()) == place
+    assert runner.cached(make_bundle()) == place
     assert counted == ["float32"]
-    assert converter.cached(make_bundle(), "int8") != place
+    assert runner.cached(make_bundle(), "int8") != place
     assert counted == ["float32", "int8"]
 
 
 def test_whatever_changes_the_results_changes_the_key() -> None:
     bundle = make_bundle()
-    keys = {converter.fingerprint(bundle, "float32"), converter.fingerprint(bundle, "int8")}
-    keys.add(converter.fingerprint(make_bundle(norm="pre"), "float32"))
-    keys.add(converter.fingerprint(make_bundle(scale_embeddings=False), "float32"))
+    keys = {runner.fingerprint(bundle, "float32"), runner.fingerprint(bundle, "int8")}
+    keys.add(runner.fingerprint(make_bundle(norm="pre"), "float32"))
+    keys.add(runner.fingerprint(make_bundle(scale_embeddings=False), "float32"))
     vocabulary = replace(bundle.config.vocabulary, start=5)
     other = replace(bundle, config=replace(bundle.config, vocabulary=vocabulary))
-    keys.add(converter.fingerprint(other, "float32"))
+    keys.add(runner.fingerprint(other, "float32"))
     with torch.no_grad():
         bundle.model.decoder.layers[1].feed_forward.outer.bias[0] += 1e-6
-    keys.add(converter.fingerprint(bundle, "float32"))
+    keys.add(runner.fingerprint(bundle, "float32"))
     assert len(keys) == 6
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "list gone", "more"])
 def test_a_damaged_copy_is_made_anew(damage: str, counted: list[str]) -> None:
-    place = converter.cached(make_bundle())
+    place = runner.cached(make_bundle())
     if damage == "cut":
         (place / "model.bin").write_bytes((place / "model.bin").read_bytes()[:-1])
     elif damage == "gone":
@@ -72,15 +73,15 @@ def test_a_damaged_copy_is_made_anew(damage: str, counted: list[str]) -> None:
         (place / "sha256.json").unlink()
     else:
         (place / "vmap.txt").write_text("x")
-    converter.load_engine(make_bundle(), threads=1)
+    runner.load_engine(make_bundle(), threads=1)
     assert len(counted) == 2
-    assert converter.cached(make_bundle()) == place
+    assert runner.cached(make_bundle()) == place
     assert len(counted) == 2
 
 
 def test_only_the_last_ones_stay(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(converter, "KEPT", 2)
-    places = [converter.cached(make_bundle(seed=seed)) for seed in range(3)]
+    monkeypatch.setattr(runner, "KEPT", 2)
+    places = [runner.cached(make_bundle(seed=seed)) for seed in range(3)]
     assert set(cache.iterdir()) == set(places[1:])
 
 
@@ -90,14 +91,14 @@ def test_a_cache_that_can_t_be_written_leaves_auto_with_our_own_engine(
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(FormatError, match="XDG_CACHE_HOME"):
-        converter.load_engine(make_bundle())
+        runner.load_engine(make_bundle())
     assert Translator(make_bundle()).engine_for()[0].name == "torch"
 
 
 def test_a_failed_conversion_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("glassformer.formats.ctranslate2_weights.sinusoids", torch.zeros)
     with pytest.raises(FormatError, match="did not prove itself"):
-        converter.load_engine(make_bundle())
+        runner.load_engine(make_bundle())
     assert not any(cache.iterdir())
 
 
@@ -133,12 +134,12 @@ def test_an_unknown_quantization_and_an_existing_target(tmp_path: Path) -> None:
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'glassformer\[fast\]'"):
-        converter.load_engine(make_bundle())
+        runner.load_engine(make_bundle())
     assert Translator(make_bundle()).engine_for()[0].name == "torch"
 
 
 def test_nothing_in_nothing_out() -> None:
-    engine = converter.load_engine(make_bundle(), threads=1)
+    engine = runner.load_engine(make_bundle(), threads=1)
     from glassformer.search.scoring import SearchOptions
 
     assert engine.translate_ids([], SearchOptions(), max_lengths=[]) == []
@@ -149,11 +150,11 @@ def test_nothing_in_nothing_out() -> None:
 def test_a_processor_without_int8_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True})
     with pytest.warns(UserWarning, match="no instructions for int8"):
-        converter.load_engine(make_bundle(), threads=1, quantization="int8")
+        runner.load_engine(make_bundle(), threads=1, quantization="int8")
     proof = converter.export_bundle(make_bundle(), tmp_path / "out", "int8")
     assert "no instructions for int8" in str(proof)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx_vnni": True})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        converter.load_engine(make_bundle(), threads=1, quantization="int8")
+        runner.load_engine(make_bundle(), threads=1, quantization="int8")
     assert "no instructions" not in str(converter.export_bundle(make_bundle(), tmp_path / "other", "int8"))
