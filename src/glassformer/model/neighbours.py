@@ -22,8 +22,8 @@ PRIME, FACTOR = 2**31 - 1, 1_000_003
 class Neighbours(nn.Module):
     """The sum of the vectors of all n-grams around each token, from 2 tokens up to `longest`.
 
-    The vectors begin at zero: an n-gram that was never met says nothing. In training whole n-grams are left
-    out, so that the model does not lean on the rare ones alone.
+    The vectors begin at zero: a row that no text of the training falls on says nothing. In training whole
+    n-grams are left out, so that the model does not lean on the rare ones alone.
     """
 
     def __init__(self, rows: int, width: int, longest: int, pad: int, dropout: float) -> None:
