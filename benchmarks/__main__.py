@@ -40,7 +40,8 @@ def run_training(options: Options) -> Iterator[Part]:
             steps, rounds, tuned = {"tiny": 6}.get(preset, 1), {"tiny": 3}.get(preset, 2), preset == "tiny"
         else:
             # Many short turns: from minute to minute the machine changes more than the programs differ.
-            steps, rounds, tuned = {"tiny": 12}.get(preset, 1), {"tiny": 9}.get(preset, 12), True
+            # But not a single update: the first one after a pause finds nothing of its own in the caches.
+            steps, rounds, tuned = {"tiny": 12}.get(preset, 2), 9, True
         yield f"training, {preset}", training.run(preset, options.rounds or rounds, steps, tuned=tuned)
 
 
