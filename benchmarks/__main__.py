@@ -40,7 +40,7 @@ def run_training(options: Options) -> Iterator[Part]:
             steps, rounds, tuned = {"tiny": 6}.get(preset, 1), {"tiny": 3}.get(preset, 2), preset == "tiny"
         else:
             # Many short turns: from minute to minute the machine changes more than the programs differ.
-            # But not a single update: the first one after a pause finds nothing of its own in the caches.
+            # But not a single update: the first one after the others' turns is slower.
             steps, rounds, tuned = {"tiny": 12}.get(preset, 2), 9, True
         yield f"training, {preset}", training.run(preset, options.rounds or rounds, steps, tuned=tuned)
 
