@@ -56,6 +56,7 @@ class TorchDropout(Ours):
             return F.dropout(x, self.p, self.training)
 
         replace(parts.Dropout, "forward", forward)
+        replace(parts.Dropout, "onto", lambda self, x, y: x + self(y))
         return super().build()
 
 
@@ -63,6 +64,11 @@ class ApartProjections(Ours):
     """Queries, keys and values in products of their own."""
 
     def build(self) -> nn.Module:
+        def split(parts: Sequence[Tensor], sizes: list[int], heads: Sequence[int], packing: Any) -> Any:
+            each = zip(parts, heads, strict=True)
+            return [attention._split(part, number, packing) for part, number in each]
+
+        replace(attention, "split_parts", split)
         model = super().build()
         for module in list(model.modules()):
             for name in ("query_key_value", "key_value"):
@@ -80,17 +86,8 @@ class Apart(nn.Module):
         self.weights = nn.ParameterList(weight.clone() for weight in weights)
         self.biases = nn.ParameterList(bias.clone() for bias in biases)
 
-    def forward(self, x: Tensor) -> Split:
-        return Split(F.linear(x, w, b) for w, b in zip(self.weights, self.biases, strict=True))
-
-
-class Split(tuple[Tensor, ...]):
-    """Answers `split` as a tensor would."""
-
-    __slots__ = ()
-
-    def split(self, sizes: Sequence[int], dim: int) -> Split:
-        return self
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(F.linear(x, w, b) for w, b in zip(self.weights, self.biases, strict=True))
 
 
 class PlainAdam(Ours):

@@ -105,6 +105,17 @@ def split_heads(x_BTX: Tensor, heads: int) -> Tensor:
     return x_BTX.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
+def split_parts(
+    x_BTX: Tensor, sizes: list[int], heads: tuple[int, ...], packing: Packing | None
+) -> list[Tensor]:
+    """Queries, keys and values side by side, so wide and of so many heads each: x_BHTK of each."""
+    of_one_width = len({size // number for size, number in zip(sizes, heads, strict=True)}) == 1
+    if packing and of_one_width:
+        return packing.split_parts(x_BTX, heads)
+    parts = zip(x_BTX.split(sizes, dim=-1), heads, strict=True)
+    return [_split(part_BTX, number, packing) for part_BTX, number in parts]
+
+
 def merge_heads(x_BHTK: Tensor) -> Tensor:
     """The way back: B H T K → B T (H·K)."""
     return x_BHTK.transpose(1, 2).flatten(2)
@@ -170,11 +181,11 @@ class Heads(nn.Module):
     def queries(self, q_BTX: Tensor, packing: Packing | None = None) -> Tensor:
         return self.query_norm(_split(q_BTX, self.heads, packing))
 
-    def keys(self, k_BSX: Tensor, packing: Packing | None = None) -> Tensor:
-        return self.key_norm(_split(k_BSX, self.groups, packing))
+    def keys(self, k_BSX: Tensor) -> Tensor:
+        return self.key_norm(split_heads(k_BSX, self.groups))
 
-    def values(self, v_BSX: Tensor, packing: Packing | None = None) -> Tensor:
-        return _split(v_BSX, self.groups, packing)
+    def values(self, v_BSX: Tensor) -> Tensor:
+        return split_heads(v_BSX, self.groups)
 
     def combine(
         self,
@@ -267,10 +278,10 @@ class SelfAttention(Heads):
     def _project(
         self, x_BTD: Tensor, places: range, packing: Packing | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        q_BTX, k_BTX, v_BTX = self.query_key_value(x_BTD).split(self.packed, dim=-1)
-        q_BHTK = self.positions.turn(self.queries(q_BTX, packing), places)
-        k_BGTK = self.positions.turn(self.keys(k_BTX, packing), places)
-        return q_BHTK, k_BGTK, self.values(v_BTX, packing)
+        heads = (self.heads, self.groups, self.groups)
+        q_BHTK, k_BGTK, v_BGTU = split_parts(self.query_key_value(x_BTD), self.packed, heads, packing)
+        q_BHTK = self.positions.turn(self.query_norm(q_BHTK), places)
+        return q_BHTK, self.positions.turn(self.key_norm(k_BGTK), places), v_BGTU
 
 
 class CrossAttention(Heads):
@@ -284,8 +295,9 @@ class CrossAttention(Heads):
         self.key_value = Linear(shape.width, self.packed, shape.bias)
 
     def remember(self, memory_BSD: Tensor, packing: Packing | None = None) -> CrossCache:
-        k_BSX, v_BSX = self.key_value(memory_BSD).split(self.packed, dim=-1)
-        return CrossCache(self.keys(k_BSX, packing), self.values(v_BSX, packing))
+        heads = (self.groups, self.groups)
+        k_BGSK, v_BGSU = split_parts(self.key_value(memory_BSD), self.packed, heads, packing)
+        return CrossCache(self.key_norm(k_BGSK), v_BGSU)
 
     def forward(
         self,

@@ -35,7 +35,7 @@ class Packing:
         spare = -len(real_R2) % MULTIPLE if rounded else 0
         self.kept_R2 = torch.cat([real_R2, padding_P2[:spare]])
         self.left_out_P2 = padding_P2[spare:]
-        self._places: dict[int, tuple[Tensor, Tensor]] = {}
+        self._places: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
 
     @classmethod
     def in_training(
@@ -48,7 +48,7 @@ class Packing:
 
     def pack(self, x_BTD: Tensor) -> Tensor:
         """x_RD: the real tokens, and after them what fills R up."""
-        kept_R, _ = self._places_in(heads=1)
+        kept_R, _ = self._places_in((1,))
         return x_BTD.flatten(0, 1).index_select(0, kept_R)
 
     def unpack(self, x_RD: Tensor) -> Tensor:
@@ -57,25 +57,35 @@ class Packing:
 
     def split_heads(self, x_RX: Tensor, heads: int) -> Tensor:
         """x_BHTK: each head of each token at its place, and zeros for what was left out."""
-        heads_of_tokens = x_RX.unflatten(-1, (heads, -1)).flatten(0, 1)
-        everywhere = x_RX.new_empty(self.batch * heads * self.longest, heads_of_tokens.shape[-1])
+        return self.split_parts(x_RX, (heads,))[0]
+
+    def split_parts(self, x_RX: Tensor, heads: tuple[int, ...]) -> list[Tensor]:
+        """The same for several parts side by side in x_RX, of so many heads each, all heads equally wide."""
+        heads_of_tokens = x_RX.unflatten(-1, (sum(heads), -1)).flatten(0, 1)
+        rows = [self.batch * number * self.longest for number in heads]
+        everywhere = x_RX.new_empty(sum(rows), heads_of_tokens.shape[-1])
         kept, left_out = self._places_in(heads)
         everywhere.index_fill_(0, left_out, 0.0)
         everywhere.index_copy_(0, kept, heads_of_tokens)
-        return everywhere.view(self.batch, heads, self.longest, -1)
+        parts = zip(everywhere.split(rows), heads, strict=True)
+        return [part.view(self.batch, number, self.longest, -1) for part, number in parts]
 
     def merge_heads(self, x_BHTK: Tensor) -> Tensor:
         """The way back, x_RX."""
-        kept, _ = self._places_in(heads=x_BHTK.shape[1])
+        kept, _ = self._places_in((x_BHTK.shape[1],))
         return x_BHTK.flatten(0, 2).index_select(0, kept).view(len(self.kept_R2), -1)
 
-    def _places_in(self, heads: int) -> tuple[Tensor, Tensor]:
-        """Where the heads of what is kept, and of what is left out, stand in a list of B · H · T rows."""
+    def _places_in(self, heads: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Where the heads of what is kept, and of what is left out, stand: B · H · T rows for each part."""
         if heads not in self._places:
             self._places[heads] = self._list(self.kept_R2, heads), self._list(self.left_out_P2, heads)
         return self._places[heads]
 
-    def _list(self, place_R2: Tensor, heads: int) -> Tensor:
+    def _list(self, place_R2: Tensor, heads: tuple[int, ...]) -> Tensor:
         row_R1, column_R1 = place_R2.split(1, dim=1)
-        number_H = torch.arange(heads, device=place_R2.device)
-        return ((row_R1 * heads + number_H) * self.longest + column_R1).flatten()
+        parts, first = [], 0
+        for number in heads:
+            number_H = torch.arange(number, device=place_R2.device)
+            parts.append(first + (row_R1 * number + number_H) * self.longest + column_R1)
+            first += self.batch * number * self.longest
+        return torch.cat(parts, dim=1).flatten()

@@ -1,9 +1,10 @@
 """Matrix products of training on a processor, by the faster of the two libraries that torch brings.
 
 torch multiplies float32 matrices with MKL. oneDNN, which it carries for convolutions and half precision,
-multiplies the shapes of a Transformer faster, forwards and back to the input (`benchmarks.techniques`); most
-gradients of weights stay with MKL, which is faster there. `torch.backends.mkldnn.flags(enabled=False)`
-brings MKL back everywhere.
+multiplies the shapes of a Transformer faster forwards (`benchmarks.techniques`). For gradients it depends on
+who made the processor: on Intel's own MKL is faster for all of them; on others oneDNN is, back to the input
+and for the weights of maps that narrow. `torch.backends.mkldnn.flags(enabled=False)` brings MKL back
+everywhere.
 
 oneDNN prepares a product for each new number of rows, which takes a millisecond and keeps a megabyte: only
 large matrices are worth that, and they get round numbers of rows (`model/packing.py`).
@@ -12,6 +13,7 @@ large matrices are worth that, and they get round numbers of rows (`model/packin
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -38,6 +40,11 @@ def times(x: Tensor, weight_OD: Tensor, bias_O: Tensor | None = None) -> Tensor:
     return F.linear(x, weight_OD, bias_O)
 
 
+def back(of_out: Tensor, weight_OD: Tensor) -> Tensor:
+    """of_out · W: from the gradient of what came out of `times` to that of what went in."""
+    return of_out @ weight_OD if _mkl_is_at_home() else times(of_out, weight_OD.T)
+
+
 class _Affine(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -56,7 +63,7 @@ class _Affine(torch.autograd.Function):
         for_x, for_weight, for_bias = ctx.needs_input_grad  # type: ignore[attr-defined]
         of_out_NO = of_out.flatten(0, -2)
         return (
-            times(of_out, weight_OD.T) if for_x else None,
+            back(of_out, weight_OD) if for_x else None,
             _of_weight(of_out_NO, x.flatten(0, -2)) if for_weight else None,
             of_out_NO.sum(0) if for_bias else None,
         )
@@ -65,7 +72,7 @@ class _Affine(torch.autograd.Function):
 def _of_weight(of_out_NO: Tensor, x_ND: Tensor) -> Tensor:
     """Both matrices stand the wrong way round for this product: oneDNN minds less where few rows come out."""
     narrows = of_out_NO.shape[1] < x_ND.shape[1]
-    return times(of_out_NO.T, x_ND.T) if narrows else of_out_NO.T @ x_ND
+    return times(of_out_NO.T, x_ND.T) if narrows and not _mkl_is_at_home() else of_out_NO.T @ x_ND
 
 
 def _suits(x: Tensor) -> bool:
@@ -83,3 +90,10 @@ def _suits(x: Tensor) -> bool:
 def _has_onednn() -> bool:
     """Builds of torch for other processors come without it, or without this entrance."""
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+@cache
+def _mkl_is_at_home() -> bool:
+    """Is this one of Intel's processors? Asked, not timed: a resumed run must choose as it did before."""
+    cpuinfo = Path("/proc/cpuinfo")
+    return cpuinfo.exists() and "GenuineIntel" in cpuinfo.read_text()

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from glassformer.model.products import times
+from glassformer.model.products import back, times
 
 
 def smoothed_loss(
@@ -106,8 +106,8 @@ class _Gradients:
         self.of_bias_V = None if bias_V is None else torch.zeros_like(bias_V)
 
     def add(self, rows: slice, x_CD: Tensor, difference_CV: Tensor) -> None:
-        multiply = times if len(x_CD) == self.chunk else F.linear
-        self.of_states_ND[rows] = multiply(difference_CV, self.weight_VD.T)
+        multiply = back if len(x_CD) == self.chunk else torch.mm
+        self.of_states_ND[rows] = multiply(difference_CV, self.weight_VD)
         self.of_weight_VD.addmm_(difference_CV.T, x_CD)
         if self.of_bias_V is not None:
             self.of_bias_V += difference_CV.sum(0)

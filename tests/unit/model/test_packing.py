@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from glassformer.config import ModelConfig, VocabularyConfig
 from glassformer.data.batch import Batch, collate
-from glassformer.model.attention import split_heads
+from glassformer.model.attention import split_heads, split_parts
 from glassformer.model.build import build_model, build_reader
 from glassformer.model.packing import Packing
 from glassformer.model.record import record
@@ -80,6 +80,31 @@ def test_heads_are_split_and_merged_as_in_the_rectangle(heads: int) -> None:
     split_BHTK = packing.split_heads(packing.pack(x_BTD), heads)
     assert torch.equal(split_BHTK, split_heads(x_BTD, heads))
     assert torch.equal(packing.merge_heads(split_BHTK), packing.pack(x_BTD))
+
+
+@pytest.mark.parametrize("heads", [(4, 2, 2), (2, 2), (3,)], ids=str)
+def test_parts_side_by_side_are_split_as_each_would_be_alone(heads: tuple[int, ...]) -> None:
+    sizes = [2 * number for number in heads]
+    x_BTX = (torch.randn(3, 5, sum(sizes)) * REAL_BT[..., None]).requires_grad_()
+    packing = Packing(LENGTHS_B, 5)
+    weights = [torch.randn(3, number, 5, 2) for number in heads]
+    found = []
+    for packed in (True, False):
+        given = packing.pack(x_BTX) if packed else x_BTX
+        parts = split_parts(given, sizes, heads, packing if packed else None)
+        total = sum((part * weight).sum() for part, weight in zip(parts, weights, strict=True))
+        (gradient,) = torch.autograd.grad(total, x_BTX)
+        found.append((*parts, gradient * REAL_BT[..., None]))
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_parts_of_different_widths_are_split_one_by_one() -> None:
+    x_BTX = torch.randn(3, 5, 2 * 4 + 2 * 3) * REAL_BT[..., None]
+    packing = Packing(LENGTHS_B, 5)
+    packed = split_parts(packing.pack(x_BTX), [8, 6], (2, 2), packing)
+    for one, other in zip(packed, split_parts(x_BTX, [8, 6], (2, 2), None), strict=True):
+        assert torch.equal(one, other)
 
 
 def test_gradients_of_padding_are_zero() -> None:

@@ -19,13 +19,22 @@ def small_is_large_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 has_onednn = pytest.mark.skipif(not products._has_onednn(), reason="this build of torch has no oneDNN")
 
 
+@pytest.fixture(params=[True, False], ids=["Intel", "another"])
+def whose_processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_mkl_is_at_home", lambda: request.param)
+
+
+@pytest.mark.usefixtures("whose_processor")
 @pytest.mark.parametrize("shape", [(7, 12), (2, 5, 12), (1, 12), (3, 1, 4, 12), (300, 12)], ids=str)
 @pytest.mark.parametrize("bias", [True, False])
-def test_values_and_gradients_are_those_of_a_linear_map(shape: tuple[int, ...], bias: bool) -> None:
+@pytest.mark.parametrize("outputs", [20, 5], ids=["widens", "narrows"])
+def test_values_and_gradients_are_those_of_a_linear_map(
+    shape: tuple[int, ...], bias: bool, outputs: int
+) -> None:
     torch.manual_seed(1)
     x = torch.randn(shape, requires_grad=True)
-    weight_OD = torch.randn(20, 12, requires_grad=True)
-    bias_O = torch.randn(20, requires_grad=True) if bias else None
+    weight_OD = torch.randn(outputs, 12, requires_grad=True)
+    bias_O = torch.randn(outputs, requires_grad=True) if bias else None
     inputs = [x, weight_OD, *([bias_O] if bias_O is not None else [])]
     ours, theirs = affine(x, weight_OD, bias_O), F.linear(x, weight_OD, bias_O)
     torch.testing.assert_close(ours, theirs)
@@ -38,6 +47,7 @@ def test_values_and_gradients_are_those_of_a_linear_map(shape: tuple[int, ...], 
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.usefixtures("whose_processor")
 def test_strided_inputs_and_gradients() -> None:
     torch.manual_seed(1)
     x_ND = torch.randn(12, 9).T
