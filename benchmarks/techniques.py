@@ -56,7 +56,6 @@ class TorchDropout(Ours):
             return F.dropout(x, self.p, self.training)
 
         replace(parts.Dropout, "forward", forward)
-        replace(parts.Dropout, "onto", lambda self, x, y: x + self(y))
         return super().build()
 
 

@@ -56,7 +56,7 @@ class PostNorm(nn.Module):
         self.norm, self.dropout = norm, Dropout(dropout)
 
     def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        return self.norm(self.dropout.onto(x_BTD, sublayer(x_BTD)))
+        return self.norm(x_BTD + self.dropout(sublayer(x_BTD)))
 
 
 class PreNorm(nn.Module):
@@ -67,7 +67,7 @@ class PreNorm(nn.Module):
         self.norm, self.dropout = norm, Dropout(dropout)
 
     def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        return self.dropout.onto(x_BTD, sublayer(self.norm(x_BTD)))
+        return x_BTD + self.dropout(sublayer(self.norm(x_BTD)))
 
 
 RESIDUALS: dict[str, type[PostNorm] | type[PreNorm]] = {"post": PostNorm, "pre": PreNorm}

@@ -58,23 +58,17 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.p)
-        return _CpuDropout.apply(x, self.p, None)
-
-    def onto(self, x: Tensor, y: Tensor) -> Tensor:
-        """x + Dropout(y): the sum of a residual, in the same pass."""
-        if self.active and y.device.type == "cpu" and x.dtype == y.dtype:
-            return _CpuDropout.apply(y, self.p, x)
-        return x + self(y)
+        return _CpuDropout.apply(x, self.p)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
 
 
 class _CpuDropout(torch.autograd.Function):
-    """x · keep / (1 - p), with keep drawn sixteen bits an element, and added to `onto` if there is one."""
+    """x · keep / (1 - p), with keep drawn sixteen bits an element."""
 
     @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor, p: float, onto: Tensor | None) -> Tensor:
+    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor, p: float) -> Tensor:
         out_of = 1 << 16
         dropped = round(p * out_of)
         draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
@@ -84,16 +78,12 @@ class _CpuDropout(torch.autograd.Function):
         keep = torch.ge(lanes, dropped - out_of // 2, out=torch.empty_like(lanes, dtype=x.dtype))
         ctx.save_for_backward(keep)
         ctx.scale = out_of / (out_of - dropped)  # type: ignore[attr-defined]
-        return torch.addcmul(x.new_zeros(()) if onto is None else onto, x, keep, value=ctx.scale)  # type: ignore[attr-defined]
+        return (x * keep).mul_(ctx.scale)  # type: ignore[attr-defined]
 
     @staticmethod
-    def backward(
-        ctx: torch.autograd.function.FunctionCtx, *gradients: Tensor
-    ) -> tuple[Tensor, None, Tensor | None]:
+    def backward(ctx: torch.autograd.function.FunctionCtx, *gradients: Tensor) -> tuple[Tensor, None]:
         (keep,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        (of_out,) = gradients
-        of_x = torch.addcmul(of_out.new_zeros(()), of_out, keep, value=ctx.scale)  # type: ignore[attr-defined]
-        return of_x, None, of_out if ctx.needs_input_grad[2] else None  # type: ignore[attr-defined]
+        return (gradients[0] * keep).mul_(ctx.scale), None  # type: ignore[attr-defined]
 
 
 class RMSNorm(nn.Module):

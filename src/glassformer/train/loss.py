@@ -13,7 +13,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from glassformer.model.products import back, times
 
@@ -26,6 +25,7 @@ def smoothed_loss(
     *,
     smoothing: float,
     excluded: int | None = None,
+    pull: float = 0.0,
     chunk: int = 256,
 ) -> tuple[Tensor, Tensor]:
     """(loss_sum, nll_sum) of the targets under softmax(states · weightᵀ + bias), summed over the N rows.
@@ -34,11 +34,15 @@ def smoothed_loss(
     paper). Departs: the column `excluded`, the padding, takes no part: its logit is −∞ and the smoothing mass
     is spread over the others. `nll_sum` has no smoothing and no gradient: exp(nll_sum / N) is the perplexity.
     The arithmetic is float32 at least, under autocast too.
+
+    With `pull`, rows 2i and 2i + 1 are two passes over the same token, with a dropout each, and `pull` times
+    the divergence of what they say, ½ KL(p‖q) + ½ KL(q‖p), is added a pair (R-Drop, Liang et al. 2021).
     """
+    assert chunk % 2 == 0, "pairs must not be torn apart"
     apply: Any = _ChunkedLoss.apply
     with torch.autocast(states_ND.device.type, enabled=False):
         loss, nll = apply(
-            states_ND, weight_VD, bias_V, targets_N, smoothing, excluded, chunk, torch.is_grad_enabled()
+            states_ND, weight_VD, bias_V, targets_N, smoothing, excluded, pull, chunk, torch.is_grad_enabled()
         )
     return loss, nll
 
@@ -53,6 +57,7 @@ class _ChunkedLoss(torch.autograd.Function):
         targets_N: Tensor,
         smoothing: float,
         excluded: int | None,
+        pull: float,
         chunk: int,
         want_gradients: bool,
     ) -> tuple[Tensor, Tensor]:
@@ -73,6 +78,7 @@ class _ChunkedLoss(torch.autograd.Function):
             logits_CV = multiply(x_CD, weight_VD, bias_V)
             if excluded is not None:
                 logits_CV[:, excluded] = -torch.inf
+            apart_PV = _pairs_apart(logits_CV) if pull else None
             right_C1, highest_C = logits_CV.gather(1, y_C1), logits_CV.amax(1)
             probs_CV = torch.softmax(logits_CV, 1, out=logits_CV)
             # log Σ exp, from the likeliest entry: p = exp(logit − lse) ≥ 1/V there, safe for a log.
@@ -81,10 +87,16 @@ class _ChunkedLoss(torch.autograd.Function):
             nll_C = lse_C - right_C1[:, 0]
             nll += nll_C.sum()
             loss += ((1 - smoothing) * nll_C + smoothing * (lse_C - mean_logit_C)).sum()
+            if apart_PV is not None:
+                loss += pull * _pull_together(probs_CV, lse_C, apart_PV, excluded, pull)
             if gradients is not None:
                 probs_CV.scatter_add_(1, y_C1, probs_CV.new_full(y_C1.shape, smoothing - 1))
                 gradients.add(rows, x_CD, probs_CV)
-            del logits_CV, probs_CV  # the next chunk takes the same memory, which the cache still holds
+            del (
+                logits_CV,
+                probs_CV,
+                apart_PV,
+            )  # the next chunk takes the same memory, which the cache still holds
         if gradients is not None:
             gradients.finish(smoothing / classes, weight_sum_D, excluded)
             ctx.gradients = gradients
@@ -93,7 +105,7 @@ class _ChunkedLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, grad_nll: Tensor) -> tuple[Tensor | None, ...]:
-        return (*ctx.gradients.scaled(grad_loss), None, None, None, None, None)
+        return (*ctx.gradients.scaled(grad_loss), None, None, None, None, None, None)
 
 
 class _Gradients:
@@ -133,44 +145,29 @@ class _Gradients:
         return self.of_states_ND * scale, self.of_weight_VD * scale, of_bias_V
 
 
-def divergence(
-    one_ND: Tensor,
-    other_ND: Tensor,
-    weight_VD: Tensor,
-    bias_V: Tensor | None,
-    *,
-    excluded: int | None = None,
-    chunk: int = 256,
+def _pairs_apart(logits_CV: Tensor) -> Tensor:
+    """How far the two rows of each pair lie from each other, before the softmax."""
+    return logits_CV[0::2] - logits_CV[1::2]
+
+
+def _pull_together(
+    probs_CV: Tensor, lse_C: Tensor, apart_PV: Tensor, excluded: int | None, pull: float
 ) -> Tensor:
-    """R-Drop's term (Liang et al. 2021): ½ KL(p‖q) + ½ KL(q‖p), summed over rows, of two passes' predictions.
+    """The divergence of the P pairs; `pull` times its gradient is added to `probs_CV`.
 
-    Chunked as well, by computing each chunk's logits again in backward: three more projections in all, while
-    memory stays at one chunk.
+    With d = log p − log q, the divergence is ½ Σ (p − q) d, and its gradients with respect to the logits of
+    p and q are ½ (p (d − Σ p d) + p − q) and −½ (q (d − Σ q d) + p − q).
     """
-
-    def of_chunk(one_CD: Tensor, other_CD: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Tensor:
-        p_CV = _log_probs(one_CD, weight_VD, bias_V, excluded)
-        q_CV = _log_probs(other_CD, weight_VD, bias_V, excluded)
-        # ½ Σ p (log p − log q) + ½ Σ q (log q − log p)
-        return 0.5 * ((p_CV.exp() - q_CV.exp()) * (p_CV - q_CV)).sum()
-
-    total = torch.zeros((), device=one_ND.device, dtype=torch.promote_types(one_ND.dtype, torch.float32))
-    with torch.autocast(one_ND.device.type, enabled=False):
-        for first in range(0, len(one_ND), chunk):
-            rows = slice(first, first + chunk)
-            total = total + checkpoint(
-                of_chunk, one_ND[rows], other_ND[rows], weight_VD, bias_V, use_reentrant=False
-            )
-    return total
-
-
-def _log_probs(x_CD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, excluded: int | None) -> Tensor:
-    """Over all entries but the excluded one, whose column is left out."""
-    exact = torch.promote_types(x_CD.dtype, torch.float32)
-    logits_CV = F.linear(x_CD.to(exact), weight_VD.to(exact), None if bias_V is None else bias_V.to(exact))
+    pairs_P2V = probs_CV.unflatten(0, (-1, 2))
+    apart_PV -= (lse_C[0::2] - lse_C[1::2])[:, None]
     if excluded is not None:
-        logits_CV = torch.cat([logits_CV[:, :excluded], logits_CV[:, excluded + 1 :]], dim=1)
-    return logits_CV.log_softmax(1)
+        apart_PV[:, excluded] = 0  # it was ∞ − ∞
+    means_P2 = torch.bmm(pairs_P2V, apart_PV[..., None])[..., 0]
+    gap_PV = pairs_P2V[:, 0] - pairs_P2V[:, 1]
+    for row, weight in enumerate((pull / 2, -pull / 2)):
+        own_PV = pairs_P2V[:, row]
+        own_PV.addcmul_(own_PV, apart_PV - means_P2[:, row, None], value=weight).add_(gap_PV, alpha=weight)
+    return 0.5 * (means_P2[:, 0] - means_P2[:, 1]).sum()
 
 
 def _sum_without(weight: Tensor, excluded: int | None) -> Tensor:

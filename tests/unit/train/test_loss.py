@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glassformer.train.loss import divergence, smoothed_loss
+from glassformer.train.loss import smoothed_loss
 
 
 def problem(
@@ -106,16 +106,31 @@ def test_without_gradients_only_the_value_is_computed() -> None:
 
 
 @pytest.mark.parametrize("excluded", [None, 12])
-def test_divergence_equals_the_plain_formula(excluded: int | None) -> None:
-    one, weight, bias, _ = problem(11)
-    other = (one.detach() + 0.3).requires_grad_()
+@pytest.mark.parametrize("rows", [0, 2, 22])
+def test_pairs_are_pulled_together_by_their_divergence(rows: int, excluded: int | None) -> None:
+    states, weight, bias, targets = problem(rows)
+    targets = targets[: rows // 2].repeat_interleave(2)
     keep = slice(0, 13 if excluded is None else 12)
-    p = F.linear(one, weight, bias)[:, keep].log_softmax(-1)
-    q = F.linear(other, weight, bias)[:, keep].log_softmax(-1)
+    logits = F.linear(states, weight, bias)[:, keep]
+    p, q = logits[0::2].log_softmax(-1), logits[1::2].log_softmax(-1)
     kl = torch.nn.KLDivLoss(reduction="sum", log_target=True)
-    expected = 0.5 * (kl(p, q) + kl(q, p))
-    ours = divergence(one, other, weight, bias, excluded=excluded, chunk=4)
+    plain = F.cross_entropy(logits, targets, label_smoothing=0.1, reduction="sum")
+    expected = plain + 3.0 * 0.5 * (kl(p, q) + kl(q, p))
+    ours, nll = smoothed_loss(
+        states, weight, bias, targets, smoothing=0.1, excluded=excluded, pull=3.0, chunk=4
+    )
     torch.testing.assert_close(ours, expected)
-    inputs = [one, other, weight, bias]
+    torch.testing.assert_close(nll, F.cross_entropy(logits, targets, reduction="sum"))
+    inputs = [states, weight, bias]
     for a, b in zip(torch.autograd.grad(ours, inputs), torch.autograd.grad(expected, inputs), strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_pairs_that_could_not_lie_further_apart_are_finite() -> None:
+    """Probabilities that underflow on one side of a pair: their logarithms do not."""
+    states = torch.tensor([[200.0], [-200.0]], requires_grad=True)
+    weight = torch.tensor([[1.0], [-1.0], [0.0]], requires_grad=True)
+    loss, _ = smoothed_loss(states, weight, None, torch.tensor([0, 0]), smoothing=0.1, excluded=2, pull=1.0)
+    gradients = torch.autograd.grad(loss, [states, weight])
+    assert loss.isfinite()
+    assert all(gradient.isfinite().all() for gradient in gradients)
