@@ -247,7 +247,7 @@ def test_the_command_translates_with_a_model_first(numbers: Path, tmp_path: Path
     (tmp_path / "source").write_text("one two three.\nfour five.\n\nsix.\n")
     (tmp_path / "reference").write_text("一二三。\n四五。\n\n七。\n", encoding="utf-8")
     arguments = ("--model", numbers, "--source", tmp_path / "source", "--reference", tmp_path / "reference")
-    # Not two beams: two ends of no worth, "四" and "四。", would close the search before "四五。" is whole.
+    # Not two beams: two ends of no worth, "" and "四。", may close the search before "四五。" is whole.
     out = run(
         capsys,
         *("evaluate", *arguments, "--beams", 3, "--length-penalty", 0.5, "--bootstrap", 0),

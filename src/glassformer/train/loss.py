@@ -92,11 +92,8 @@ class _ChunkedLoss(torch.autograd.Function):
             if gradients is not None:
                 probs_CV.scatter_add_(1, y_C1, probs_CV.new_full(y_C1.shape, smoothing - 1))
                 gradients.add(rows, x_CD, probs_CV)
-            del (
-                logits_CV,
-                probs_CV,
-                apart_PV,
-            )  # the next chunk takes the same memory, which the cache still holds
+            # The next chunk takes the same memory, which the cache still holds.
+            del logits_CV, probs_CV, apart_PV
         if gradients is not None:
             gradients.finish(smoothing / classes, weight_sum_D, excluded)
             ctx.gradients = gradients
