@@ -15,6 +15,8 @@ Task = Literal["translate", "language_model", "masked_language_model", "classify
 ONE_SIDED = ("language_model", "masked_language_model")
 """tasks that read plain text; of text pairs they read the source"""
 LABELLED = ("classify", "tag", "image")
+DROPOUTS = ("dropout", "attention_dropout", "activation_dropout", "neighbour_dropout")
+"""settings of a model that may change after its birth: its weights fit any of them"""
 """tasks whose targets are labels"""
 
 
@@ -100,7 +102,7 @@ class ModelConfig:
                 found.append(f"{key} = {getattr(self, key)} must not be negative; 0 takes the default")
         if self.neighbours < 0 or self.neighbours == 1:
             found.append(f"neighbours = {self.neighbours} must be 0, for none, or at least 2")
-        for key in ("dropout", "attention_dropout", "activation_dropout", "neighbour_dropout"):
+        for key in DROPOUTS:
             if not 0 <= getattr(self, key) < 1:
                 found.append(f"{key} = {getattr(self, key)} must be from 0 up to, not including, 1")
         return found or self._senseless()

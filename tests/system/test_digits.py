@@ -14,15 +14,21 @@ from glassformer.train.report import Report
 from glassformer.train.run import train
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "digits.toml"
+SEEDS = (1, 2, 3)
 
 
 @pytest.mark.full
 def test_digits_are_read_with_more_than_97_percent(tmp_path: Path) -> None:
+    """On average over three seeds: an image more or less is rounding, which differs between processors."""
     pytest.importorskip("sklearn")
-    recipe = settings.read(Recipe, RECIPE, ["train.threads=1"])
-    result = train(recipe, tmp_path / "run", report=Report())
     lines = (fetch("digits") / "test.tsv").read_text("utf-8").splitlines()
     pairs = [(line.split("\t")[0], line.split("\t")[1]) for line in lines]
-    found = accuracy(Labeller.load(result.path), pairs)
-    assert found.count > 300
-    assert found.right / found.count > 0.97
+    right = 0
+    for seed in SEEDS:
+        recipe = settings.read(Recipe, RECIPE, ["train.threads=1", f"train.seed={seed}"])
+        result = train(recipe, tmp_path / str(seed), report=Report())
+        found = accuracy(Labeller.load(result.path), pairs)
+        assert found.count > 300
+        assert found.right / found.count > 0.95
+        right += found.right
+    assert right / (len(SEEDS) * len(pairs)) > 0.97

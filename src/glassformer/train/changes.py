@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer import settings
+from glassformer.config import DROPOUTS
 from glassformer.errors import TrainingError
 from glassformer.recipe import Recipe
 
@@ -15,12 +16,7 @@ from glassformer.recipe import Recipe
 FREE = {"train.threads", "train.samples", "train.keep_last"}
 # These shape the network: weights that were made for one value are useless for another.
 SHAPE = ("model.", "tokenizer.", "task")
-NOT_SHAPE = {
-    "model.dropout",
-    "model.attention_dropout",
-    "model.activation_dropout",
-    "model.neighbour_dropout",
-}
+NOT_SHAPE = {f"model.{key}" for key in DROPOUTS}
 TEXT = "the training text"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from glassformer.bundle import WEIGHTS, Bundle, load_reader, load_weights
-from glassformer.config import BundleConfig, ModelConfig, VocabularyConfig
+from glassformer.config import DROPOUTS, BundleConfig, ModelConfig, VocabularyConfig
 from glassformer.data.batch import BatchOrder
 from glassformer.data.store import Store, complete_report, prepare_store
 from glassformer.errors import ConfigError, DataError, TokenizerError
@@ -39,8 +39,6 @@ from glassformer.train.feed import Batches, Feed
 from glassformer.weights import atomic_directory
 
 FINGERPRINT = "made-from.txt"
-DROPOUTS = ("dropout", "attention_dropout", "activation_dropout", "neighbour_dropout")
-"""settings of the model that may change after its birth"""
 
 Say = Callable[[str], None]
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from glassformer import settings
-from glassformer.config import ModelConfig
+from glassformer.config import DROPOUTS, ModelConfig
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Transformer
 from glassformer.weights import read_safetensors, write_safetensors
@@ -155,6 +155,6 @@ def test_only_known_contradictions_are_left_out() -> None:
 
 def test_the_grid_knows_every_choice() -> None:
     """A new field of ModelConfig must be put into the grid, or named here as a mere size."""
-    sizes = {*SHAPE, "dropout", "attention_dropout", "activation_dropout", "neighbour_dropout", "patch"}
+    sizes = {*SHAPE, *DROPOUTS, "patch"}
     elsewhere = {"architecture", "recurrent_attention"}  # test_recurrent.py
     assert {field.name for field in dataclasses.fields(ModelConfig)} == sizes | set(VALUES) | elsewhere
