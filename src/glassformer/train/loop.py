@@ -338,6 +338,9 @@ class Loop:
         self.processes.wait()  # nobody writes before everybody has read
         if found is not None:
             self.progress, tensors = found.load()
+            if self.progress.batch >= self.feed.count(self.progress.epoch):
+                # Changed settings have made the epoch shorter than what has been seen of it.
+                self.progress.epoch, self.progress.batch = self.progress.epoch + 1, 0
             load_weights(self.model, found.path / WEIGHTS, self.bundle.config.vocabulary)
             if self.mean:
                 self.mean.restart(self.progress.mean_count)

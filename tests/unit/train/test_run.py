@@ -150,6 +150,17 @@ def test_other_changes_need_a_word(tmp_path: Path, recipe: MakeRecipe) -> None:
     assert settings.read(Recipe, tmp_path / "run" / "recipe.toml") == changed
 
 
+def test_an_epoch_that_has_become_shorter_is_over(tmp_path: Path, recipe: MakeRecipe) -> None:
+    before, _ = run(recipe("train.batch_tokens=50"), tmp_path / "run")
+    assert before.progress.epoch == 0
+    assert before.progress.batch == 6
+    larger = recipe("train.batch_tokens=5000", "train.max_steps=9")
+    result, _ = run(larger, tmp_path / "run", allow_changes=True)
+    assert result.progress.step == 9
+    assert result.progress.epoch > 1
+    assert result.progress.skipped == 0
+
+
 def test_changed_text_is_noticed(tmp_path: Path, recipe: MakeRecipe) -> None:
     run(recipe(), tmp_path / "run")
     for name in ("a.en", "a.xx"):
