@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # English → German on Multi30k, as well as we can: 41.14 BLEU on test_2016_flickr (docs/LOG.md, 2026-11-18 in the morning).
-# About four hours on two cores, in parts that go on by themselves where they were stopped. Run it in a folder that holds
-# multi30k/ (github.com/multi30k/dataset: its lc.norm.tok files):  bash …/recipes/multi30k-en-de-best.sh
+# About four hours on two cores. Run it in a folder that holds multi30k/ (github.com/multi30k/dataset: its lc.norm.tok files):
+#   bash …/recipes/multi30k-en-de-best.sh
+# Each glass train goes on from its last checkpoint; the script does not know what is done: after a stop, begin with the line that was stopped.
 # MINUTE=2 makes a minute two seconds long, to see whether everything is there.
 set -euo pipefail
 recipes=$(cd "$(dirname "$0")" && pwd)

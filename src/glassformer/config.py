@@ -15,9 +15,9 @@ Task = Literal["translate", "language_model", "masked_language_model", "classify
 ONE_SIDED = ("language_model", "masked_language_model")
 """tasks that read plain text; of text pairs they read the source"""
 LABELLED = ("classify", "tag", "image")
+"""tasks whose targets are labels"""
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout", "neighbour_dropout")
 """settings of a model that may change after its birth: its weights fit any of them"""
-"""tasks whose targets are labels"""
 
 
 @dataclass(frozen=True)
