@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,18 @@ FLAGS = [
 ]
 
 OpenPage = Callable[..., Any]
+
+
+def wait_until(page: Any, expression: str, seconds: float = 30) -> None:
+    """Ask the page again and again until the expression holds.
+
+    Playwright's own wait_for_function evaluates a string inside the page from its second look on,
+    which our pages' Content-Security-Policy forbids; page.evaluate comes from outside each time.
+    """
+    end = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, f"after {seconds:g} seconds this does not hold: {expression}"
+        page.wait_for_timeout(20)
 
 
 @pytest.fixture(scope="session")

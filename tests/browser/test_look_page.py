@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from glassformer.look.pack import unpack
 from glassformer.look.page import render
 from glassformer.look.trace import trace
 from glassformer.translate import Translator, load
-from tests.browser.conftest import OpenPage
+from tests.browser.conftest import OpenPage, wait_until
 from tests.looking import translator as random_translator
 from tests.serving import SENTENCES, toy_bundle
 from tests.serving_process import Running, running_server
@@ -190,7 +191,7 @@ def test_keyboard_alone(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
     page.keyboard.press("3")
     settle(page)
-    page.wait_for_function("document.activeElement.dataset.value === 'cross'")  # drawn first, focused then
+    wait_until(page, "document.activeElement.dataset.value === 'cross'")  # drawn first, focused then
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
@@ -235,7 +236,7 @@ def test_copies(open_page: OpenPage, address: str, seen: dict[str, Any]) -> None
     mean_TS = unpack(seen["attention"]["decoder.0.cross"]).mean(0)
     assert float(rows[2].split(",")[3]) == pytest.approx(float(mean_TS[1, 2]), abs=1e-6)
     page.click("#alignment-matrix [data-copy=svg]")
-    page.wait_for_function("async () => (await navigator.clipboard.readText()).startsWith('<svg xmlns=')")
+    wait_until(page, "async () => (await navigator.clipboard.readText()).startsWith('<svg xmlns=')")
     copied = page.evaluate("navigator.clipboard.readText()")
     assert seen["target"]["pieces"][0] in copied
 
@@ -279,7 +280,7 @@ def test_a_served_page_asks_its_server(open_page: OpenPage, server: Running) -> 
     forced = trace(machine, SENTENCES[0], prefix=[other["id"]], continuations=0, ablations=False)
     assert forced["target"]["text"] in page.title()
     page.click("#back")
-    page.wait_for_function("text => document.title.endsWith(text)", arg=seen["target"]["text"])
+    wait_until(page, f"document.title.endsWith({json.dumps(seen['target']['text'])})")
     page.click(".head >> nth=0")
     page.click("#silence-head")
     page.wait_for_selector("#silenced .panel")
