@@ -8,6 +8,9 @@ token at its place, merging them picks the real ones out again, for no more than
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -35,7 +38,7 @@ class Packing:
         spare = -len(real_R2) % MULTIPLE if rounded else 0
         self.kept_R2 = torch.cat([real_R2, padding_P2[:spare]])
         self.left_out_P2 = padding_P2[spare:]
-        self._places: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
+        self._places: dict[tuple[int, ...], _Places] = {}
 
     @classmethod
     def in_training(
@@ -48,8 +51,7 @@ class Packing:
 
     def pack(self, x_BTD: Tensor) -> Tensor:
         """x_RD: the real tokens, and after them what fills R up."""
-        kept_R, _ = self._places_in((1,))
-        return x_BTD.flatten(0, 1).index_select(0, kept_R)
+        return self._pick(x_BTD.flatten(0, 1), (1,))
 
     def unpack(self, x_RD: Tensor) -> Tensor:
         """x_BTD, with zeros for what was left out."""
@@ -62,24 +64,28 @@ class Packing:
     def split_parts(self, x_RX: Tensor, heads: tuple[int, ...]) -> list[Tensor]:
         """The same for several parts side by side in x_RX, of so many heads each, all heads equally wide."""
         heads_of_tokens = x_RX.unflatten(-1, (sum(heads), -1)).flatten(0, 1)
-        rows = [self.batch * number * self.longest for number in heads]
-        everywhere = x_RX.new_empty(sum(rows), heads_of_tokens.shape[-1])
-        kept, left_out = self._places_in(heads)
-        everywhere.index_fill_(0, left_out, 0.0)
-        everywhere.index_copy_(0, kept, heads_of_tokens)
-        parts = zip(everywhere.split(rows), heads, strict=True)
+        everywhere: Tensor = _Spread.apply(heads_of_tokens, self._places_in(heads))
+        parts = zip(everywhere.split(self._rows(heads)), heads, strict=True)
         return [part.view(self.batch, number, self.longest, -1) for part, number in parts]
 
     def merge_heads(self, x_BHTK: Tensor) -> Tensor:
         """The way back, x_RX."""
-        kept, _ = self._places_in((x_BHTK.shape[1],))
-        return x_BHTK.flatten(0, 2).index_select(0, kept).view(len(self.kept_R2), -1)
+        heads_of_tokens = self._pick(x_BHTK.flatten(0, 2), (x_BHTK.shape[1],))
+        return heads_of_tokens.view(len(self.kept_R2), -1)
 
-    def _places_in(self, heads: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        """Where the heads of what is kept, and of what is left out, stand: B · H · T rows for each part."""
+    def _pick(self, everywhere: Tensor, heads: tuple[int, ...]) -> Tensor:
+        picked: Tensor = _Pick.apply(everywhere, self._places_in(heads))
+        return picked
+
+    def _places_in(self, heads: tuple[int, ...]) -> _Places:
         if heads not in self._places:
-            self._places[heads] = self._list(self.kept_R2, heads), self._list(self.left_out_P2, heads)
+            kept, left_out = self._list(self.kept_R2, heads), self._list(self.left_out_P2, heads)
+            self._places[heads] = _Places.of(kept, left_out, sum(self._rows(heads)))
         return self._places[heads]
+
+    def _rows(self, heads: tuple[int, ...]) -> list[int]:
+        """B · H · T rows for each part."""
+        return [self.batch * number * self.longest for number in heads]
 
     def _list(self, place_R2: Tensor, heads: tuple[int, ...]) -> Tensor:
         row_R1, column_R1 = place_R2.split(1, dim=1)
@@ -89,3 +95,45 @@ class Packing:
             parts.append(first + (row_R1 * number + number_H) * self.longest + column_R1)
             first += self.batch * number * self.longest
         return torch.cat(parts, dim=1).flatten()
+
+
+@dataclass
+class _Places:
+    """Where heads stand in the rectangle, and for each place there which row it gets."""
+
+    kept: Tensor
+    left_out: Tensor
+    origin: Tensor
+
+    @classmethod
+    def of(cls, kept: Tensor, left_out: Tensor, rows: int) -> _Places:
+        origin = kept.new_zeros(rows)
+        origin[kept] = torch.arange(len(kept), device=kept.device)
+        return cls(kept, left_out, origin)
+
+
+class _Spread(torch.autograd.Function):
+    """Each row to its place, zeros where nothing is kept. Reading from everywhere in order is twice as fast
+    as writing there in disorder (`index_copy_`), and both ways know their gradient: it is the other way."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, places: _Places) -> Tensor:
+        ctx.places = places
+        return rows.index_select(0, places.origin).index_fill_(0, places.left_out, 0.0)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, None]:
+        return _Pick.apply(gradients[0], ctx.places), None
+
+
+class _Pick(torch.autograd.Function):
+    """The rows that are kept, out of their places."""
+
+    @staticmethod
+    def forward(ctx: Any, everywhere: Tensor, places: _Places) -> Tensor:
+        ctx.places = places
+        return everywhere.index_select(0, places.kept)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, None]:
+        return _Spread.apply(gradients[0], ctx.places), None

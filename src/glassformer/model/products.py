@@ -65,7 +65,8 @@ class _Affine(torch.autograd.Function):
         return (
             back(of_out, weight_OD) if for_x else None,
             _of_weight(of_out_NO, x.flatten(0, -2)) if for_weight else None,
-            of_out_NO.sum(0) if for_bias else None,
+            # A product with ones is a sum, and MKL's is twice as fast as torch's.
+            of_out_NO.T @ of_out_NO.new_ones(len(of_out_NO)) if for_bias else None,
         )
 
 

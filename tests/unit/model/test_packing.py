@@ -73,6 +73,19 @@ def test_rows_come_in_multiples_as_far_as_there_is_padding(
         assert torch.equal(packing.unpack(x_RD)[row, :length], x_BTD[row, :length])
 
 
+def test_both_ways_know_their_gradients_and_the_gradients_of_those() -> None:
+    packing = Packing(LENGTHS_B, 5)
+    x_RX = torch.randn(len(packing.kept_R2), 12, dtype=torch.double, requires_grad=True)
+    x_BHTK = torch.randn(3, 2, 5, 4, dtype=torch.double, requires_grad=True)
+    ways: list[tuple[Any, Tensor]] = [
+        (lambda x: tuple(packing.split_parts(x, (1, 2))), x_RX),
+        (packing.merge_heads, x_BHTK),
+    ]
+    for way, x in ways:
+        assert torch.autograd.gradcheck(way, [x])
+        assert torch.autograd.gradgradcheck(way, [x])
+
+
 @pytest.mark.parametrize("heads", [1, 2, 4])
 def test_heads_are_split_and_merged_as_in_the_rectangle(heads: int) -> None:
     x_BTD = torch.randn(3, 5, 8) * REAL_BT[..., None]

@@ -33,6 +33,20 @@ def test_dropout_sends_gradients_through_what_it_kept() -> None:
     torch.testing.assert_close(x.grad, (out != 0).float() * (out / x).max())
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float64])
+def test_dropout_is_mask_times_scale_rounded_once(kind: torch.dtype) -> None:
+    x = torch.randn(400, 7).to(kind)
+    out = Dropout(0.25)(x)
+    assert out.dtype == kind
+    assert torch.equal(out, torch.where(out == 0, 0, x * (4 / 3)))
+
+
+def test_dropouts_of_one_seed_differ_from_call_to_call() -> None:
+    torch.manual_seed(3)
+    layer, x = Dropout(0.5), torch.ones(1000)
+    assert 400 < (layer(x) == layer(x)).sum().item() < 600
+
+
 def test_dropout_follows_the_seed_and_rests_in_evaluation() -> None:
     layer, x = Dropout(0.5), torch.ones(100)
     torch.manual_seed(3)
