@@ -51,8 +51,8 @@ ORDER = """
     check/attention check/evaluation check/heads check/losses check/mask_functions check/masking
     check/layers check/models check/positions check/subjects check/adapters check/adapt check/transformer
     check/core check/runner
-    cli/__init__ cli/app cli/check cli/classify cli/compare cli/config cli/data cli/demo cli/evaluate
-    cli/explain cli/export cli/fill
+    cli/__init__ cli/launch cli/app cli/check cli/classify cli/compare cli/config cli/data cli/demo
+    cli/evaluate cli/explain cli/export cli/fill
     cli/generate cli/heads cli/import_ cli/look cli/plot cli/serve cli/tag cli/train cli/translate
     __main__
 """.split()  # noqa: SIM905 - a list of quoted names would be three times as long

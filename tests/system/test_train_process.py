@@ -164,22 +164,34 @@ def test_a_checkpoint_of_one_goes_on_with_two(here: Path) -> None:
     assert losses(here / "mixed") == pytest.approx(losses(here / "one"), rel=1e-5)
 
 
-def test_ctrl_c_saves_and_says_so(here: Path) -> None:
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.full)])
+def test_ctrl_c_saves_and_says_so(here: Path, processes: int) -> None:
+    run = [*GLASS, "train", "dry.toml", "--to", "run", "--processes", str(processes)]
     process = subprocess.Popen(
-        [*GLASS, "train", "dry.toml", "--to", "run", "train.max_steps=100000", "train.validate_every=100000"],
+        [*run, "train.max_steps=100000", "train.validate_every=100000"],
         cwd=here,
         env=QUIET,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     wait_for(lambda: len(read_metrics(here / "run" / "metrics.jsonl")) > 2)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command goes on from here" in out
+    assert out.count("the same command goes on from here") == 1
+    assert err.strip().splitlines()[-1] == "glass: stopped by you"
     assert "Traceback" not in err
     assert len(list((here / "run" / "checkpoints").glob("step-*"))) == 1
+
+
+@pytest.mark.full
+def test_a_mistake_is_said_once_whatever_the_number_of_processes(here: Path) -> None:
+    for processes in ("1", "2"):
+        done = glass(here, "missing.toml", "--to", "run", "--processes", processes)
+        assert done.returncode == 2
+        assert done.stderr == "glass: missing.toml: there is no such file\n"
 
 
 @pytest.mark.full

@@ -10,12 +10,14 @@ import sys
 from cyclopts import App
 
 from glassformer import __version__
+from glassformer.cli.launch import VERDICT, end
 from glassformer.errors import GlassformerError
 
 app = App(
     name="glass",
     version=__version__,
     help="The Transformer, whole and in plain sight: train it on your text pairs, see through it, serve it.",
+    suppress_keyboard_interrupt=False,  # main() has a word to say then
 )
 
 # Commands are named here and loaded when they are called, so that `glass --help` imports no torch.
@@ -54,10 +56,10 @@ def main() -> None:
         app()
         sys.stdout.flush()
     except GlassformerError as error:
-        print(f"glass: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        end(f"glass: {error}", error.exit_code)
     except KeyboardInterrupt:
-        print("glass: stopped by you", file=sys.stderr)
+        if VERDICT not in os.environ:  # else the one that has started this process says it
+            print("glass: stopped by you", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         # The reader (head, less) has gone: that is not an error. Keep Python from writing to it at exit.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from glassformer.cli.launch import launch, without_processes
 from glassformer.config import Task
 from glassformer.errors import ConfigError, RequestError, TrainingError
 from glassformer.recipe import CorpusConfig
@@ -75,7 +75,7 @@ def train(
         share the work among so many processes of this machine (as torchrun would)
     """
     if processes > 1:
-        _launch(processes)
+        launch(processes, without_processes(sys.argv[1:]))
     if recipe is not None and "=" in str(recipe) and not recipe.exists():
         recipe, overrides = None, (str(recipe), *overrides)
     if to is None and not dry_run:
@@ -196,35 +196,3 @@ def _dry_run(recipe: Recipe, together: Processes) -> None:
     with tempfile.TemporaryDirectory(prefix="glassformer-") as folder:
         prepared = prepare(recipe, Path(folder), say=print)
         print(dry_run(prepared, together))
-
-
-def _launch(processes: int) -> None:
-    """Become torchrun, which starts this command again, so many times."""
-    # Without this, torchrun hangs when it restarts a worker that was lost (pytorch#135712). It has to be set
-    # in torchrun's own environment, before it starts.
-    threads = max(1, (os.cpu_count() or 1) // processes)
-    environment = {"OMP_NUM_THREADS": str(threads), **os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-    runner = [
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        f"--nproc-per-node={processes}",
-        "--max-restarts=3",
-    ]
-    command = [sys.executable, *runner, "-m", "glassformer", *without_processes(sys.argv[1:])]
-    os.execve(sys.executable, command, environment)
-
-
-def without_processes(arguments: Sequence[str]) -> list[str]:
-    """The command line for each of the processes.
-
-    >>> without_processes(["train", "--processes", "2", "a.toml", "--processes=2"])
-    ['train', 'a.toml']
-    """
-    kept: list[str] = []
-    skip = False
-    for argument in arguments:
-        if not skip and argument != "--processes" and not argument.startswith("--processes="):
-            kept.append(argument)
-        skip = argument == "--processes"
-    return kept

@@ -76,6 +76,10 @@ class Processes:
         dist.all_reduce(tensor)
         return [float(value) for value in tensor]
 
+    def any(self, one: bool) -> bool:
+        """Does it hold for at least one process?"""
+        return self.sum([float(one)])[0] > 0
+
     def from_first(self, values: Sequence[float]) -> list[float]:
         """What process 0 says, everywhere; the others give as many numbers of any value."""
         return self.sum(values if self.first else [0.0] * len(values))

@@ -14,8 +14,8 @@ from typing import Any
 def asked_to_stop(alone: bool) -> Iterator[Callable[[], bool]]:
     """Turn the first Ctrl-C (or SIGTERM) into a polite request; the second one works as ever.
 
-    Not under torchrun: it ends its workers with SIGTERM when one of them is lost, and waiting for the
-    others to finish an update together would wait for ever.
+    Among several processes only Ctrl-C, which torchrun passes on to all of them: with SIGTERM it also ends
+    its workers when one of them is lost, and waiting for that one to finish an update would wait for ever.
     """
     asked: list[int] = []
 
@@ -23,9 +23,10 @@ def asked_to_stop(alone: bool) -> Iterator[Callable[[], bool]]:
         asked.append(number)
         signal.signal(number, before[number])
 
-    before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    requests = (signal.SIGINT, signal.SIGTERM) if alone else (signal.SIGINT,)
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in requests}
     try:
-        if alone and threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread():
             for number in before:
                 signal.signal(number, ask)
         yield lambda: bool(asked)

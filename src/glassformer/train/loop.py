@@ -91,7 +91,7 @@ class Loop:
                 self.update()
                 if self.validation_is_due() or self.reason_to_stop():
                     self.validate()
-                elif asked():
+                elif self.processes.any(asked()):
                     self.interrupt()
         return self.progress
 
