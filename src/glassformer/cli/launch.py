@@ -49,7 +49,7 @@ def _torchrun(processes: int, arguments: Sequence[str], verdict: Path) -> None:
     logging.disable(logging.WARNING)
     runner = ["--standalone", f"--nproc-per-node={processes}", f"--max-restarts={RESTARTS}"]
     try:
-        torchrun([*runner, "-m", "glassformer", *arguments])
+        torchrun([*runner, f"--log-dir={verdict.parent}", "-m", "glassformer", *arguments])
     except SignalException as caught:
         if verdict.exists():
             sys.exit(int(verdict.read_text()))
